@@ -1,0 +1,28 @@
+// lily: one binary, one subcommand per task.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "commands.h"
+#include "support/error.h"
+
+int main(int argc, char** argv) {
+  CLI::App app{"lily: Qwen3.6-35B-A3B on this machine"};
+  app.name("lily");
+  app.set_version_flag("--version", "lily " LILY_VERSION);
+  app.require_subcommand(1);
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  } catch (const lily::Error& error) {
+    fmt::print(stderr, "lily: {}\n", error.what());
+    if (!error.hint().empty()) fmt::print(stderr, "  {}\n", error.hint());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "lily: {}\n", error.what());
+  }
+  return 1;
+}

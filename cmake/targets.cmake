@@ -1,0 +1,22 @@
+# lily_library(checkpoint SOURCES a.cpp b.cpp DEPS lily::support fmt::fmt)  ->  target lily_checkpoint, alias lily::checkpoint
+function(lily_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(lily_${name} STATIC ${ARG_SOURCES})
+  add_library(lily::${name} ALIAS lily_${name})
+  target_link_libraries(lily_${name} PUBLIC ${ARG_DEPS} PRIVATE lily_flags ${ARG_PRIVATE_DEPS})
+  target_include_directories(lily_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+endfunction()
+
+# lily_test(tokenizer_test SOURCES tokenizer_test.cpp DEPS lily::text LABELS unit)  ->  a GoogleTest binary, one ctest entry
+function(lily_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE lily_flags ${ARG_DEPS} GTest::gtest_main)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(${name} PRIVATE LILY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()
