@@ -17,6 +17,23 @@ function(lily_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
+  if(LILY_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
+    math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 5")
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
+# lily_oracle_test(tokenizer_oracle SCRIPT tokenizer_oracle.py ARGS $<TARGET_FILE:lily>)  ->  a Python program
+# that compares lily with an independent implementation and exits 0 if they agree. It runs in the virtual environment that
+# `./lily test` makes from tests/requirements.txt; without one the test counts as skipped, with CI=true as failed.
+set(LILY_PYTHON ${PROJECT_SOURCE_DIR}/build/venv/bin/python CACHE FILEPATH "the Python of the oracle tests")
+function(lily_oracle_test name)
+  cmake_parse_arguments(ARG "" "SCRIPT;TIMEOUT" "ARGS;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_test(NAME ${name} COMMAND ${PROJECT_SOURCE_DIR}/tests/oracle.sh ${LILY_PYTHON}
+                                ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_SCRIPT} ${ARG_ARGS})
+  set_tests_properties(${name} PROPERTIES LABELS "oracle;${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
 endfunction()
