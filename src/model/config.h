@@ -37,6 +37,7 @@ struct ModelConfig {
   std::int64_t shared_expert_intermediate_size = 0;
 
   // `quantization` in config.json: the default for every quantised matrix, before per-tensor overrides.
+  bool quantized = false;  // false: plain weights, as Hugging Face's bf16 files have them
   int bits = 4;
   int group_size = 64;
 
@@ -61,6 +62,9 @@ struct ModelConfig {
 };
 
 /// Reads and checks config.json and generation_config.json. Errors name the file, the field, found and expected.
+/// Accepts the text model's fields nested in `text_config` or at the top level. Every size is positive, bounded (no
+/// product of sizes overflows) and divisible as the kernels need it: inputs of quantised matrices by 64, value heads by
+/// key heads, heads by KV heads.
 ModelConfig read_config(const std::filesystem::path& directory);
 
 }  // namespace lily

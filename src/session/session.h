@@ -1,6 +1,8 @@
 // A session is one mutable timeline of tokens on one backend. `sync` makes it hold exactly the given tokens: it reuses
 // the common prefix, extends it, or rebuilds. The KV cache can be cut at any token, the recurrent state cannot:
-// snapshots of it are kept at chosen positions, and a rewind goes back to the nearest one and recomputes from there.
+// snapshots of it are kept at chosen positions, and going back means the nearest one before, then computing from there.
+//
+// An exception from the backend during a computation leaves the session empty, never inconsistent.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +18,6 @@
 
 namespace lily {
 
-/// What sync did.
 struct SyncResult {
   std::int64_t reused = 0;    // tokens that were not computed again
   std::int64_t computed = 0;  // tokens that went through the model
@@ -24,52 +25,79 @@ struct SyncResult {
 };
 
 struct SyncOptions {
-  /// Prefix lengths at which to keep a snapshot of the recurrent state, besides the prompt's end. Ascending or not.
+  /// Prefix lengths at which to keep a snapshot besides the prompt's end, in any order. Those out of range are ignored.
   std::vector<std::int64_t> snapshots;
-  /// Called after each chunk with tokens done and tokens to do; false cancels.
+  /// Called before the first chunk and after each with tokens done and the whole length; false cancels.
   std::function<bool(std::int64_t, std::int64_t)> progress;
+};
+
+/// The state after a prefix: what makes going back to its end free.
+struct Snapshot {
+  std::vector<std::byte> recurrent;
+  std::vector<float> logits;  // [vocab], after the prefix's last token
+
+  std::size_t bytes() const { return recurrent.size() + logits.size() * sizeof(float); }
 };
 
 class Session {
  public:
   struct Limits {
-    std::int64_t capacity = 32768;                      // tokens, prompt and reply
-    std::int64_t prefill_chunk = 512;                   // tokens per forward pass
-    std::size_t snapshot_bytes = std::size_t{2} << 30;  // budget for this session's snapshots; the oldest go first
-    std::int64_t snapshot_interval = 4096;              // also one every so many tokens in a long prefill; 0: none
+    std::int64_t capacity = 32768;     // tokens, prompt and reply
+    std::int64_t prefill_chunk = 512;  // tokens in one forward pass
+    std::size_t snapshot_bytes = std::size_t{2}
+                                 << 30;     // budget for this session's snapshots; the longest unused go first
+    std::int64_t snapshot_interval = 4096;  // also one every so many tokens of a prefill; 0: none
   };
 
+  /// `model` and `ops` must outlive the session.
   Session(const Model& model, Ops& ops, const Limits& limits);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// Makes the timeline equal to `tokens` (at least one) and logits() those after its last token.
-  /// Throws Error when tokens are more than the capacity or not ids of the model.
+  /// Makes the timeline equal to `tokens` (at least one); logits() are then those after its last token.
+  /// Throws Error when there are more tokens than the capacity or ids that the model does not have.
   SyncResult sync(std::span<const std::int32_t> tokens, const SyncOptions& options = {});
-  /// Appends one token; logits() are those after it.
+
+  /// sync in steps, so that a scheduler can do other work between chunks: begin() reuses what can be reused and gives
+  /// the number of reused tokens, then each advance() computes one chunk until pending() is 0.
+  std::int64_t begin(std::span<const std::int32_t> tokens, std::span<const std::int64_t> snapshots = {});
+  void advance();
+  std::int64_t pending() const { return static_cast<std::int64_t>(pending_.size()); }
+
+  /// Appends one token; logits() are those after it. Throws Error when the capacity is reached.
   void decode(std::int32_t token);
+  /// One decode step for several sessions of the same model and ops, in one forward pass.
+  static void decode(std::span<Session* const> sessions, std::span<const std::int32_t> tokens);
+
   /// Keeps a snapshot at the present end.
   void snapshot();
-  /// Cuts the timeline to `length` tokens, recomputing from the nearest snapshot where needed.
-  void rewind(std::int64_t length);
+  /// Cuts the timeline to its first `length` tokens, computing from the nearest snapshot where needed.
+  SyncResult rewind(std::int64_t length);
+  /// Forgets everything.
+  void reset();
 
   std::span<const std::int32_t> tokens() const { return tokens_; }
-  std::span<float> logits() { return logits_; }  // [vocab]; a sampler may change them in place
+  std::span<const float> logits() const { return logits_; }  // [vocab]; empty before the first token
   std::int64_t capacity() const { return limits_.capacity; }
-  /// Lengths of the prefixes that can be gone back to without computing.
+  /// Lengths of the prefixes that can be gone back to without computing, ascending.
   std::vector<std::int64_t> snapshot_positions() const;
 
-  /// One file with checksums: tokens, KV, recurrent state, snapshots, logits. A loaded session continues
-  /// bit-identically. `model_id` ties the file to a checkpoint. Written to a temporary file and renamed.
+  /// One checksummed file: tokens, KV, recurrent state, logits, snapshots (format: session_file.h). `model_id` ties it
+  /// to a checkpoint. A loaded session continues bit-identically. A file that is damaged or of another model, backend
+  /// layout or larger than the capacity is refused with an Error and the session stays as it was.
   void save(const std::filesystem::path& file, std::uint64_t model_id) const;
   void load(const std::filesystem::path& file, std::uint64_t model_id);
 
  private:
-  using Bytes = std::vector<std::byte>;
+  struct KeptSnapshot {
+    Snapshot snapshot;
+    std::uint64_t last_use = 0;
+  };
 
-  void compute(std::span<const std::int32_t> tokens);
-  std::int64_t reuse_prefix(std::span<const std::int32_t> tokens);
-  void keep_snapshot();
+  void check_tokens(std::span<const std::int32_t> tokens) const;
+  void go_back_to(std::int64_t common);
+  std::int64_t next_stop() const;
+  void keep(std::int64_t position, Snapshot snapshot);
 
   const Model& model_;
   Ops& ops_;
@@ -77,7 +105,10 @@ class Session {
   std::unique_ptr<SequenceState> state_;
   std::vector<std::int32_t> tokens_;
   std::vector<float> logits_;
-  std::map<std::int64_t, Bytes> snapshots_;  // prefix length -> recurrent state after it
+  std::vector<std::int32_t> pending_;               // tokens that advance() still has to compute
+  std::vector<std::int64_t> snapshots_at_;          // where advance() stops to keep a snapshot, ascending
+  std::map<std::int64_t, KeptSnapshot> snapshots_;  // by prefix length
+  std::uint64_t clock_ = 0;                         // counts uses of snapshots
 };
 
 }  // namespace lily

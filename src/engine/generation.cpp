@@ -1,0 +1,65 @@
+#include "engine/generation.h"
+
+#include <algorithm>
+
+#include "support/error.h"
+
+namespace lily {
+
+Generation::Generation(const Tokenizer& tokenizer, std::span<const std::int32_t> eos, const GenerationOptions& options,
+                       std::int64_t room)
+    : tokenizer_(tokenizer),
+      eos_(eos.begin(), eos.end()),
+      options_(options),
+      sampler_(options.sampling, tokenizer.size(), options.top_logprobs),
+      decoder_(tokenizer),
+      stops_(options.stop),
+      end_of_thinking_(tokenizer.added_token("</think>")),
+      limit_(options.max_tokens == 0 ? room : std::min(room, options.max_tokens)) {
+  if (options.max_tokens < 0) throw_error("max_tokens is {}, expected 0 or more", options.max_tokens);
+  LILY_CHECK(room > 0);
+}
+
+GeneratedToken Generation::next(std::span<const float> logits, std::span<const std::uint32_t> allowed) {
+  logits_.assign(logits.begin(), logits.end());
+  GeneratedToken result;
+  result.sampled = sampler_.sample(logits_, allowed);
+  const std::int32_t token = result.sampled.token;
+  sampler_.accept(token);
+  ++count_;
+  const bool ends = !options_.ignore_eos && std::find(eos_.begin(), eos_.end(), token) != eos_.end();
+  if (!ends) add_text(token, result);
+  if (ends) {
+    result.finish = FinishReason::kStop;
+  } else if (!result.finish && count_ == limit_) {
+    result.finish = FinishReason::kLength;
+  }
+  if (result.finish && !stops_.stopped()) result.text += stops_.push(decoder_.finish()) + stops_.finish();
+  return result;
+}
+
+void Generation::add_text(std::int32_t token, GeneratedToken& result) {
+  if (tokenizer_.is_added(token)) {
+    // A control token interrupts the text: what was held back can no longer become a character or a stop string.
+    const std::string held = decoder_.finish();
+    result.text = options_.in_thinking ? held : stops_.push(held) + stops_.finish();
+    result.control = tokenizer_.bytes(token);
+    if (token == end_of_thinking_) options_.in_thinking = false;
+    return;
+  }
+  const std::string text = decoder_.push(token);
+  result.text = options_.in_thinking ? text : stops_.push(text);
+  if (stops_.stopped()) result.finish = FinishReason::kStop;
+}
+
+FinishReason generate(Session& session, Generation& generation,
+                      const std::function<bool(const GeneratedToken&)>& on_token) {
+  for (;;) {
+    const GeneratedToken token = generation.next(session.logits());
+    if (!on_token(token)) return FinishReason::kCancelled;
+    if (token.finish) return *token.finish;
+    session.decode(token.sampled.token);
+  }
+}
+
+}  // namespace lily

@@ -1,0 +1,77 @@
+// One reply in the making: from logits to the next token, its text, and the reason to end. It owns no session and calls
+// no model, so that a scheduler can step many generations in one batch; generate() is the loop for one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sampling/sampler.h"
+#include "sampling/stop_matcher.h"
+#include "session/session.h"
+#include "text/tokenizer.h"
+
+namespace lily {
+
+struct GenerationOptions {
+  SamplingParams sampling;
+  std::int64_t max_tokens = 0;    // 0: until the context is full
+  std::vector<std::string> stop;  // looked for in what follows the thinking
+  bool in_thinking = false;       // the prompt ended in <think>
+  bool ignore_eos = false;        // for benchmarks: end tokens do not end the reply
+  int top_logprobs = -1;          // -1: no log-probabilities
+};
+
+enum class FinishReason { kStop, kLength, kCancelled };
+
+/// One generated token and the text that became certain with it. Ordinary text and a control token's spelling are told
+/// apart by `control`; text may be empty (an incomplete character, or the possible beginning of a stop string).
+struct GeneratedToken {
+  std::string text;     // ordinary text
+  std::string control;  // spelling of an added token, e.g. "</think>"; comes after `text`
+  Sampled sampled;
+  std::optional<FinishReason> finish;  // set on the last one
+};
+
+class Generation {
+ public:
+  /// `eos`: ids that end the reply. `room`: tokens that the context can still take, see room_after(). Throws Error when
+  /// an option is out of range.
+  Generation(const Tokenizer& tokenizer, std::span<const std::int32_t> eos, const GenerationOptions& options,
+             std::int64_t room);
+
+  /// Chooses the next token. Unless it has `finish`, the token goes to the session before the next call.
+  /// `allowed`: see Sampler::sample.
+  GeneratedToken next(std::span<const float> logits, std::span<const std::uint32_t> allowed = {});
+
+  std::int64_t count() const { return count_; }  // tokens so far, end token included
+
+ private:
+  void add_text(std::int32_t token, GeneratedToken& result);
+
+  const Tokenizer& tokenizer_;
+  std::vector<std::int32_t> eos_;
+  GenerationOptions options_;
+  Sampler sampler_;
+  StreamDecoder decoder_;
+  StopMatcher stops_;
+  std::optional<std::int32_t> end_of_thinking_;
+  std::vector<float> logits_;
+  std::int64_t limit_;  // tokens after which the reply is cut
+  std::int64_t count_ = 0;
+};
+
+/// Tokens that can be generated after `prompt` tokens in a context of `capacity`: the last one need not be stored.
+inline std::int64_t room_after(std::int64_t prompt, std::int64_t capacity) {
+  return capacity - prompt + 1;
+}
+
+/// Generates after a synced session until the end. `on_token` sees each token; false cancels. The last token of a reply
+/// (end token, or the one that reached a limit) is not in the session.
+FinishReason generate(Session& session, Generation& generation,
+                      const std::function<bool(const GeneratedToken&)>& on_token);
+
+}  // namespace lily

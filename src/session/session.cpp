@@ -1,0 +1,213 @@
+#include "session/session.h"
+
+#include <algorithm>
+#include <array>
+
+#include "support/error.h"
+
+namespace lily {
+
+namespace {
+
+std::int64_t length_of(std::span<const std::int32_t> tokens) {
+  return static_cast<std::int64_t>(tokens.size());
+}
+
+std::int64_t common_prefix(std::span<const std::int32_t> a, std::span<const std::int32_t> b) {
+  const std::size_t n = std::min(a.size(), b.size());
+  return std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(n), b.begin()).first - a.begin();
+}
+
+}  // namespace
+
+Session::Session(const Model& model, Ops& ops, const Limits& limits)
+    : model_(model), ops_(ops), limits_(limits), state_(ops.new_state(limits.capacity)) {
+  LILY_CHECK(limits.capacity > 0 && limits.prefill_chunk > 0 && limits.snapshot_interval >= 0);
+}
+
+void Session::check_tokens(std::span<const std::int32_t> tokens) const {
+  if (tokens.empty()) throw_error("session: there are no tokens to compute");
+  if (length_of(tokens) > limits_.capacity) {
+    throw Error(fmt::format("session: {} tokens do not fit the context of {}", tokens.size(), limits_.capacity),
+                "shorten the conversation or give a larger --ctx");
+  }
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0 || tokens[i] >= model_.config.vocab_size) {
+      throw_error("session: token {} has id {}, but the model's ids are 0 to {}", i, tokens[i],
+                  model_.config.vocab_size - 1);
+    }
+  }
+}
+
+SyncResult Session::sync(std::span<const std::int32_t> tokens, const SyncOptions& options) {
+  SyncResult result;
+  result.reused = begin(tokens, options.snapshots);
+  const auto goes_on = [&] { return !options.progress || options.progress(length_of(tokens_), length_of(tokens)); };
+  while (pending() > 0) {
+    if (!goes_on()) {
+      pending_.clear();
+      result.cancelled = true;
+      return result;
+    }
+    const std::int64_t before = length_of(tokens_);
+    advance();
+    result.computed += length_of(tokens_) - before;
+  }
+  goes_on();
+  return result;
+}
+
+std::int64_t Session::begin(std::span<const std::int32_t> tokens, std::span<const std::int64_t> snapshots) {
+  check_tokens(tokens);
+  pending_.clear();
+  go_back_to(common_prefix(tokens_, tokens));
+  const std::int64_t reused = length_of(tokens_);
+  pending_.assign(tokens.begin() + reused, tokens.end());
+  snapshots_at_.assign(snapshots.begin(), snapshots.end());
+  snapshots_at_.push_back(length_of(tokens));
+  std::sort(snapshots_at_.begin(), snapshots_at_.end());
+  return reused;
+}
+
+/// Leaves a prefix of at most `common` tokens whose state and logits are known.
+void Session::go_back_to(std::int64_t common) {
+  const bool at_end = common == length_of(tokens_);
+  snapshots_.erase(snapshots_.upper_bound(common), snapshots_.end());
+  if (at_end) return;
+  if (snapshots_.empty()) {
+    tokens_.clear();
+    logits_.clear();
+    state_->reset();
+    return;
+  }
+  auto& [position, kept] = *snapshots_.rbegin();
+  state_->write_recurrent(kept.snapshot.recurrent);
+  logits_ = kept.snapshot.logits;
+  kept.last_use = ++clock_;
+  tokens_.resize(static_cast<std::size_t>(position));
+}
+
+/// The length at which the chunk that starts now must end.
+std::int64_t Session::next_stop() const {
+  const std::int64_t here = length_of(tokens_);
+  std::int64_t stop = here + std::min(pending(), limits_.prefill_chunk);
+  const auto asked = std::upper_bound(snapshots_at_.begin(), snapshots_at_.end(), here);
+  if (asked != snapshots_at_.end()) stop = std::min(stop, *asked);
+  if (const std::int64_t every = limits_.snapshot_interval; every > 0)
+    stop = std::min(stop, (here / every + 1) * every);
+  return stop;
+}
+
+void Session::advance() {
+  LILY_CHECK(pending() > 0);
+  const std::int64_t position = length_of(tokens_);
+  const std::int64_t stop = next_stop();
+  const std::int64_t rows = stop - position;
+  const auto chunk = std::span(pending_).first(static_cast<std::size_t>(rows));
+  const std::array segments{Segment{.state = state_.get(), .first_row = 0, .rows = rows, .position = position}};
+  const std::array last_row{rows - 1};
+  try {
+    const Tensor logits = forward(ops_, model_, chunk, segments, last_row);
+    logits_.resize(static_cast<std::size_t>(logits.cols));
+    ops_.read(logits, logits_);
+  } catch (...) {
+    reset();
+    throw;
+  }
+  tokens_.insert(tokens_.end(), chunk.begin(), chunk.end());
+  pending_.erase(pending_.begin(), pending_.begin() + rows);
+  const bool regular = limits_.snapshot_interval > 0 && stop % limits_.snapshot_interval == 0;
+  if (regular || std::binary_search(snapshots_at_.begin(), snapshots_at_.end(), stop)) snapshot();
+}
+
+void Session::decode(std::int32_t token) {
+  Session* const self = this;
+  decode(std::span(&self, 1), std::span(&token, 1));
+}
+
+void Session::decode(std::span<Session* const> sessions, std::span<const std::int32_t> tokens) {
+  LILY_CHECK(!sessions.empty() && sessions.size() == tokens.size());
+  Ops& ops = sessions.front()->ops_;
+  const Model& model = sessions.front()->model_;
+  std::vector<Segment> segments;
+  std::vector<std::int64_t> rows;
+  for (Session* session : sessions) {
+    LILY_CHECK(&session->ops_ == &ops && &session->model_ == &model && session->pending_.empty());
+    const std::int64_t row = static_cast<std::int64_t>(segments.size());
+    const std::int64_t position = length_of(session->tokens_);
+    if (position >= session->limits_.capacity) {
+      throw Error(fmt::format("session: the context of {} tokens is full", session->limits_.capacity),
+                  "start a new conversation or give a larger --ctx");
+    }
+    segments.push_back({.state = session->state_.get(), .first_row = row, .rows = 1, .position = position});
+    rows.push_back(row);
+  }
+  for (const std::int32_t token : tokens) LILY_CHECK(token >= 0 && token < model.config.vocab_size);
+  std::vector<float> logits;
+  try {
+    const Tensor result = forward(ops, model, tokens, segments, rows);
+    logits.resize(static_cast<std::size_t>(result.rows * result.cols));
+    ops.read(result, logits);
+  } catch (...) {
+    for (Session* session : sessions) session->reset();
+    throw;
+  }
+  const auto vocab = static_cast<std::ptrdiff_t>(model.config.vocab_size);
+  for (std::size_t i = 0; i < sessions.size(); ++i) {
+    const auto first = logits.begin() + static_cast<std::ptrdiff_t>(i) * vocab;
+    sessions[i]->logits_.assign(first, first + vocab);
+    sessions[i]->tokens_.push_back(tokens[i]);
+  }
+}
+
+void Session::snapshot() {
+  if (tokens_.empty()) return;
+  if (const auto found = snapshots_.find(length_of(tokens_)); found != snapshots_.end()) {
+    found->second.last_use = ++clock_;
+    return;
+  }
+  Snapshot snapshot;
+  snapshot.recurrent.resize(state_->recurrent_bytes());
+  snapshot.logits = logits_;
+  if (snapshot.bytes() > limits_.snapshot_bytes) return;
+  state_->read_recurrent(snapshot.recurrent);
+  keep(length_of(tokens_), std::move(snapshot));
+}
+
+void Session::keep(std::int64_t position, Snapshot snapshot) {
+  const std::size_t each = snapshot.bytes();
+  while (!snapshots_.empty() && (snapshots_.size() + 1) * each > limits_.snapshot_bytes) {
+    snapshots_.erase(std::min_element(snapshots_.begin(), snapshots_.end(), [](const auto& a, const auto& b) {
+      return a.second.last_use < b.second.last_use;
+    }));
+  }
+  snapshots_.insert_or_assign(position, KeptSnapshot{std::move(snapshot), ++clock_});
+}
+
+SyncResult Session::rewind(std::int64_t length) {
+  if (length < 0 || length > length_of(tokens_)) {
+    throw_error("session: cannot rewind to {} tokens, it holds {}", length, tokens_.size());
+  }
+  if (length == 0) {
+    reset();
+    return {};
+  }
+  const std::vector<std::int32_t> kept(tokens_.begin(), tokens_.begin() + length);
+  return sync(kept);
+}
+
+void Session::reset() {
+  tokens_.clear();
+  logits_.clear();
+  pending_.clear();
+  snapshots_.clear();
+  state_->reset();
+}
+
+std::vector<std::int64_t> Session::snapshot_positions() const {
+  std::vector<std::int64_t> positions;
+  for (const auto& [position, kept] : snapshots_) positions.push_back(position);
+  return positions;
+}
+
+}  // namespace lily
