@@ -18,14 +18,27 @@ Generation::Generation(const Tokenizer& tokenizer, std::span<const std::int32_t>
       limit_(options.max_tokens == 0 ? room : std::min(room, options.max_tokens)) {
   if (options.max_tokens < 0) throw_error("max_tokens is {}, expected 0 or more", options.max_tokens);
   LILY_CHECK(room > 0);
+  if (end_of_thinking_) {
+    only_end_of_thinking_.resize(static_cast<std::size_t>(tokenizer.size() + 31) / 32);
+    only_end_of_thinking_[static_cast<std::size_t>(*end_of_thinking_) / 32] |= 1U << (*end_of_thinking_ % 32);
+  }
 }
 
-GeneratedToken Generation::next(std::span<const float> logits, std::span<const std::uint32_t> allowed) {
+std::span<const std::uint32_t> Generation::allowed() {
+  if (options_.in_thinking) {
+    const bool spent = options_.thinking_budget >= 0 && count_ >= options_.thinking_budget;
+    return spent ? std::span<const std::uint32_t>(only_end_of_thinking_) : std::span<const std::uint32_t>();
+  }
+  return options_.constraint ? options_.constraint->allowed() : std::span<const std::uint32_t>();
+}
+
+GeneratedToken Generation::next(std::span<const float> logits) {
   logits_.assign(logits.begin(), logits.end());
   GeneratedToken result;
-  result.sampled = sampler_.sample(logits_, allowed);
+  result.sampled = sampler_.sample(logits_, allowed());
   const std::int32_t token = result.sampled.token;
   sampler_.accept(token);
+  if (options_.constraint && !options_.in_thinking) options_.constraint->accept(token);
   ++count_;
   const bool ends = !options_.ignore_eos && std::find(eos_.begin(), eos_.end(), token) != eos_.end();
   if (!ends) add_text(token, result);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "sampling/sampler.h"
 #include "sampling/stop_matcher.h"
+#include "sampling/token_constraint.h"
 #include "session/session.h"
 #include "text/tokenizer.h"
 
@@ -44,12 +46,12 @@ class Generation {
              std::int64_t room);
 
   /// Chooses the next token. Unless it has `finish`, the token goes to the session before the next call.
-  /// `allowed`: see Sampler::sample.
-  GeneratedToken next(std::span<const float> logits, std::span<const std::uint32_t> allowed = {});
+  GeneratedToken next(std::span<const float> logits);
 
   std::int64_t count() const { return count_; }  // tokens so far, end token included
 
  private:
+  std::span<const std::uint32_t> allowed();
   void add_text(std::int32_t token, GeneratedToken& result);
 
   const Tokenizer& tokenizer_;
@@ -60,7 +62,8 @@ class Generation {
   StopMatcher stops_;
   std::optional<std::int32_t> end_of_thinking_;
   std::vector<float> logits_;
-  std::int64_t limit_;  // tokens after which the reply is cut
+  std::vector<std::uint32_t> only_end_of_thinking_;  // the mask that closes the thinking when its budget is spent
+  std::int64_t limit_;                               // tokens after which the reply is cut
   std::int64_t count_ = 0;
 };
 

@@ -92,7 +92,8 @@ class SequenceState {
   virtual void reset() = 0;  // recurrent state to zeros
   virtual void read_recurrent(std::span<std::byte> out) const = 0;
   virtual void write_recurrent(std::span<const std::byte> in) = 0;
-  /// KV of the tokens [begin, end), `(end - begin) * kv_bytes_per_token()` bytes.
+  /// KV of the tokens [begin, end), `(end - begin) * kv_bytes_per_token()` bytes, token by token (so that a range of the bytes
+  /// is the range of the tokens).
   virtual void read_kv(std::int64_t begin, std::int64_t end, std::span<std::byte> out) const = 0;
   virtual void write_kv(std::int64_t begin, std::int64_t end, std::span<const std::byte> in) = 0;
 };

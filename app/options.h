@@ -1,0 +1,34 @@
+// Options that several subcommands share: which model to load and how to sample.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+
+#include "engine/loaded_model.h"
+#include "sampling/sampler.h"
+
+namespace lily {
+
+/// --model, --device, --threads, --activations
+void add_load_options(CLI::App& command, LoadOptions& options);
+
+/// --temperature, --top-k, ...: what is not given comes from SamplingParams::defaults(thinking).
+class SamplingOptions {
+ public:
+  void add_to(CLI::App& command);
+  SamplingParams params(bool thinking) const;
+
+ private:
+  bool greedy_ = false;
+  std::optional<float> temperature_;
+  std::optional<int> top_k_;
+  std::optional<float> top_p_;
+  std::optional<float> min_p_;
+  std::optional<float> presence_penalty_;
+  std::optional<float> frequency_penalty_;
+  std::optional<float> repetition_penalty_;
+  std::optional<std::uint64_t> seed_;
+};
+
+}  // namespace lily
