@@ -1,8 +1,12 @@
 // What a checkpoint file holds, as views into mapped memory. The Checkpoint that gave them must outlive them.
+//
+// Safetensors files do not promise alignment (MLX writes headers of any length, so that a shard's data may start at an
+// odd byte). A TensorView is raw bytes and may be misaligned; a QuantizedMatrix is always aligned for its types.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,7 +21,7 @@ struct TensorView {
   std::string name;
   DType dtype = DType::kOther;
   std::vector<std::int64_t> shape;
-  std::span<const std::byte> bytes;
+  std::span<const std::byte> bytes;  // row-major, of any alignment
 };
 
 /// A group-affine quantised matrix (MLX): w[o][i] = scales[o][i / group] * code[o][i] + biases[o][i / group].
@@ -32,6 +36,9 @@ struct QuantizedMatrix {
   std::span<const std::uint32_t> codes;  // [experts, out, in * bits / 32]
   std::span<const BFloat16> scales;      // [experts, out, in / group]
   std::span<const BFloat16> biases;      // [experts, out, in / group]
+  /// Holds aligned copies where the file's data is misaligned; null when the spans point into the mapped file.
+  /// Whoever keeps the spans keeps this too.
+  std::shared_ptr<const void> owner;
 };
 
 }  // namespace lily
