@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <numeric>
 
 #include "support/error.h"
 
@@ -50,7 +52,7 @@ SyncResult Session::sync(std::span<const std::int32_t> tokens, const SyncOptions
       return result;
     }
     const std::int64_t before = length_of(tokens_);
-    advance();
+    advance(limits_.prefill_chunk);
     result.computed += length_of(tokens_) - before;
   }
   goes_on();
@@ -69,6 +71,13 @@ std::int64_t Session::begin(std::span<const std::int32_t> tokens, std::span<cons
   return reused;
 }
 
+std::int64_t Session::reusable(std::span<const std::int32_t> tokens) const {
+  const std::int64_t common = common_prefix(tokens_, tokens);
+  if (common == length_of(tokens_)) return common;
+  const auto after = snapshots_.upper_bound(common);
+  return after == snapshots_.begin() ? 0 : std::prev(after)->first;
+}
+
 /// Leaves a prefix of at most `common` tokens whose state and logits are known.
 void Session::go_back_to(std::int64_t common) {
   const bool at_end = common == length_of(tokens_);
@@ -81,16 +90,16 @@ void Session::go_back_to(std::int64_t common) {
     return;
   }
   auto& [position, kept] = *snapshots_.rbegin();
-  state_->write_recurrent(kept.snapshot.recurrent);
-  logits_ = kept.snapshot.logits;
+  state_->write_recurrent(kept.snapshot->recurrent);
+  logits_ = kept.snapshot->logits;
   kept.last_use = ++clock_;
   tokens_.resize(static_cast<std::size_t>(position));
 }
 
 /// The length at which the chunk that starts now must end.
-std::int64_t Session::next_stop() const {
+std::int64_t Session::next_stop(std::int64_t max_rows) const {
   const std::int64_t here = length_of(tokens_);
-  std::int64_t stop = here + std::min(pending(), limits_.prefill_chunk);
+  std::int64_t stop = here + std::min(pending(), max_rows);
   const auto asked = std::upper_bound(snapshots_at_.begin(), snapshots_at_.end(), here);
   if (asked != snapshots_at_.end()) stop = std::min(stop, *asked);
   if (const std::int64_t every = limits_.snapshot_interval; every > 0)
@@ -98,22 +107,29 @@ std::int64_t Session::next_stop() const {
   return stop;
 }
 
-void Session::advance() {
-  LILY_CHECK(pending() > 0);
+void Session::advance(std::int64_t max_rows, const RowLogits& on_logits) {
+  LILY_CHECK(pending() > 0 && max_rows > 0);
   const std::int64_t position = length_of(tokens_);
-  const std::int64_t stop = next_stop();
+  const std::int64_t stop = next_stop(max_rows);
   const std::int64_t rows = stop - position;
   const auto chunk = std::span(pending_).first(static_cast<std::size_t>(rows));
   const std::array segments{Segment{.state = state_.get(), .first_row = 0, .rows = rows, .position = position}};
-  const std::array last_row{rows - 1};
+  std::vector<std::int64_t> logit_rows(on_logits ? static_cast<std::size_t>(rows) : 1);
+  std::iota(logit_rows.begin(), logit_rows.end(), rows - static_cast<std::int64_t>(logit_rows.size()));
+  std::vector<float> logits;
   try {
-    const Tensor logits = forward(ops_, model_, chunk, segments, last_row);
-    logits_.resize(static_cast<std::size_t>(logits.cols));
-    ops_.read(logits, logits_);
+    const Tensor result = forward(ops_, model_, chunk, segments, logit_rows);
+    logits.resize(static_cast<std::size_t>(result.rows * result.cols));
+    ops_.read(result, logits);
   } catch (...) {
     reset();
     throw;
   }
+  const auto vocab = static_cast<std::size_t>(model_.config.vocab_size);
+  for (std::size_t i = 0; on_logits && i < logit_rows.size(); ++i) {
+    on_logits(position + logit_rows[i], std::span(logits).subspan(i * vocab, vocab));
+  }
+  logits_.assign(logits.end() - static_cast<std::ptrdiff_t>(vocab), logits.end());
   tokens_.insert(tokens_.end(), chunk.begin(), chunk.end());
   pending_.erase(pending_.begin(), pending_.begin() + rows);
   const bool regular = limits_.snapshot_interval > 0 && stop % limits_.snapshot_interval == 0;
@@ -166,16 +182,16 @@ void Session::snapshot() {
     found->second.last_use = ++clock_;
     return;
   }
-  Snapshot snapshot;
-  snapshot.recurrent.resize(state_->recurrent_bytes());
-  snapshot.logits = logits_;
-  if (snapshot.bytes() > limits_.snapshot_bytes) return;
-  state_->read_recurrent(snapshot.recurrent);
+  auto snapshot = std::make_shared<Snapshot>();
+  snapshot->recurrent.resize(state_->recurrent_bytes());
+  state_->read_recurrent(snapshot->recurrent);
+  snapshot->logits = logits_;
   keep(length_of(tokens_), std::move(snapshot));
 }
 
-void Session::keep(std::int64_t position, Snapshot snapshot) {
-  const std::size_t each = snapshot.bytes();
+void Session::keep(std::int64_t position, std::shared_ptr<const Snapshot> snapshot) {
+  const std::size_t each = snapshot->bytes();
+  if (each > limits_.snapshot_bytes) return;
   while (!snapshots_.empty() && (snapshots_.size() + 1) * each > limits_.snapshot_bytes) {
     snapshots_.erase(std::min_element(snapshots_.begin(), snapshots_.end(), [](const auto& a, const auto& b) {
       return a.second.last_use < b.second.last_use;
@@ -202,6 +218,31 @@ void Session::reset() {
   pending_.clear();
   snapshots_.clear();
   state_->reset();
+}
+
+void Session::adopt(const CachedPrefix& prefix) {
+  check_tokens(prefix.tokens);
+  reset();
+  for (std::int64_t block = 0; block < static_cast<std::int64_t>(prefix.blocks.size()); ++block) {
+    const std::int64_t begin = block * kKvBlockTokens;
+    state_->write_kv(begin, std::min(begin + kKvBlockTokens, prefix.length()),
+                     *prefix.blocks[static_cast<std::size_t>(block)]);
+  }
+  state_->write_recurrent(prefix.snapshot->recurrent);
+  logits_ = prefix.snapshot->logits;
+  tokens_ = prefix.tokens;
+  keep(prefix.length(), prefix.snapshot);
+}
+
+std::shared_ptr<const Snapshot> Session::snapshot_at(std::int64_t position) const {
+  const auto found = snapshots_.find(position);
+  LILY_CHECK(found != snapshots_.end());
+  return found->second.snapshot;
+}
+
+void Session::read_kv(std::int64_t begin, std::int64_t end, std::span<std::byte> out) const {
+  LILY_CHECK(0 <= begin && begin <= end && end <= length_of(tokens_));
+  state_->read_kv(begin, end, out);
 }
 
 std::vector<std::int64_t> Session::snapshot_positions() const {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "model/model.h"
+#include "session/snapshot.h"
 
 namespace lily {
 
@@ -29,14 +30,6 @@ struct SyncOptions {
   std::vector<std::int64_t> snapshots;
   /// Called before the first chunk and after each with tokens done and the whole length; false cancels.
   std::function<bool(std::int64_t, std::int64_t)> progress;
-};
-
-/// The state after a prefix: what makes going back to its end free.
-struct Snapshot {
-  std::vector<std::byte> recurrent;
-  std::vector<float> logits;  // [vocab], after the prefix's last token
-
-  std::size_t bytes() const { return recurrent.size() + logits.size() * sizeof(float); }
 };
 
 class Session {
@@ -75,12 +68,22 @@ class Session {
   SyncResult rewind(std::int64_t length);
   /// Forgets everything.
   void reset();
+  /// Becomes exactly `prefix`, which came from a session of the same model and state layout. Nothing is computed.
+  void adopt(const CachedPrefix& prefix);
+
+  /// How many of `tokens` begin() would reuse.
+  std::int64_t reusable(std::span<const std::int32_t> tokens) const;
 
   std::span<const std::int32_t> tokens() const { return tokens_; }
   std::span<const float> logits() const { return logits_; }  // [vocab]; empty before the first token
   std::int64_t capacity() const { return limits_.capacity; }
   /// Lengths of the prefixes that can be gone back to without computing, ascending.
   std::vector<std::int64_t> snapshot_positions() const;
+  /// The snapshot at one of these positions.
+  std::shared_ptr<const Snapshot> snapshot_at(std::int64_t position) const;
+  /// KV of the tokens [begin, end), token by token.
+  void read_kv(std::int64_t begin, std::int64_t end, std::span<std::byte> out) const;
+  std::size_t kv_bytes_per_token() const { return state_->kv_bytes_per_token(); }
 
   /// One checksummed file: tokens, KV, recurrent state, logits, snapshots (format: session_file.h). `model_id` ties it
   /// to a checkpoint. A loaded session continues bit-identically. A file that is damaged or of another model, backend
@@ -90,14 +93,14 @@ class Session {
 
  private:
   struct KeptSnapshot {
-    Snapshot snapshot;
+    std::shared_ptr<const Snapshot> snapshot;
     std::uint64_t last_use = 0;
   };
 
   void check_tokens(std::span<const std::int32_t> tokens) const;
   void go_back_to(std::int64_t common);
-  std::int64_t next_stop() const;
-  void keep(std::int64_t position, Snapshot snapshot);
+  std::int64_t next_stop(std::int64_t max_rows) const;
+  void keep(std::int64_t position, std::shared_ptr<const Snapshot> snapshot);
 
   const Model& model_;
   Ops& ops_;

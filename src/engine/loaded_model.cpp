@@ -1,0 +1,50 @@
+#include "engine/loaded_model.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+
+#include "ops/cpu/cpu_ops.h"
+#include "support/error.h"
+
+namespace lily {
+namespace {
+
+std::string choose_device(const std::string& wanted) {
+  if (wanted == "auto" || wanted == "cpu") return "cpu";
+  throw Error(fmt::format("there is no device '{}' in this build", wanted), "use --device auto or cpu");
+}
+
+std::unique_ptr<Ops> make_ops(const std::string& device, const ModelConfig& config, const LoadOptions& options) {
+  LILY_CHECK(device == "cpu");
+  return make_cpu_ops(config, {.threads = options.threads});
+}
+
+/// Reads a few bytes of each tensor, not the gigabytes: enough to tell checkpoints apart, not to verify one.
+std::uint64_t hash_of(const Checkpoint& checkpoint) {
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash(XXH3_createState(), &XXH3_freeState);
+  XXH3_64bits_reset(hash.get());
+  for (const TensorView& tensor : checkpoint.tensors()) {
+    XXH3_64bits_update(hash.get(), tensor.name.data(), tensor.name.size());
+    XXH3_64bits_update(hash.get(), tensor.shape.data(), tensor.shape.size() * sizeof(tensor.shape[0]));
+    XXH3_64bits_update(hash.get(), tensor.bytes.data(), std::min<std::size_t>(tensor.bytes.size(), 256));
+  }
+  return XXH3_64bits_digest(hash.get());
+}
+
+}  // namespace
+
+LoadedModel::LoadedModel(const LoadOptions& options)
+    : checkpoint_(Checkpoint::open(resolve_model(options.model))),
+      tokenizer_(Tokenizer::open(checkpoint_.directory())),
+      device_(choose_device(options.device)),
+      ops_(make_ops(device_, checkpoint_.config(), options)),
+      model_(load_model(checkpoint_, *ops_, options.progress)),
+      id_(hash_of(checkpoint_)) {
+  if (tokenizer_.size() > config().vocab_size) {
+    throw_error("{}: the tokenizer has {} ids, the model only {}", checkpoint_.directory().string(), tokenizer_.size(),
+                config().vocab_size);
+  }
+}
+
+}  // namespace lily
