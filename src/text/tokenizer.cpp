@@ -2,14 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <functional>
 #include <map>
-#include <unordered_map>
 #include <utility>
 
 #include "support/error.h"
+#include "support/mapped_file.h"
 #include "text/bpe.h"
+#include "text/piece_index.h"
 #include "text/split.h"
 #include "text/tokenizer_file.h"
 #include "text/unicode.h"
@@ -87,8 +87,9 @@ struct Tokenizer::Impl {
       : file(std::move(from)), added(file), bpe(byte_tokens(file, source), file.merges) {
     file.merges = {};
     if (!file.ignore_merges) return;
+    whole_words = PieceIndex(file.pieces.size());
     for (std::size_t id = 0; id < file.pieces.size(); ++id) {
-      if (!file.added[id]) whole_words.emplace(file.pieces[id], static_cast<std::int32_t>(id));
+      if (!file.added[id]) whole_words.insert(file.pieces[id], static_cast<std::int32_t>(id));
     }
   }
 
@@ -107,8 +108,8 @@ struct Tokenizer::Impl {
 
   void encode_word(std::string_view word, std::vector<std::int32_t>& out) const {
     if (file.ignore_merges) {
-      if (const auto found = whole_words.find(word); found != whole_words.end()) {
-        out.push_back(found->second);
+      if (const std::int32_t id = whole_words.find(word); id >= 0) {
+        out.push_back(id);
         return;
       }
     }
@@ -118,7 +119,7 @@ struct Tokenizer::Impl {
   TokenizerFile file;
   AddedTokens added;
   Bpe bpe;
-  std::unordered_map<std::string_view, std::int32_t> whole_words;  // only for ignore_merges; views into `file`
+  PieceIndex whole_words;  // only for ignore_merges; views into `file`
 };
 
 Tokenizer::Tokenizer(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
@@ -127,23 +128,15 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 Tokenizer Tokenizer::open(const std::filesystem::path& directory) {
-  const std::filesystem::path path = directory / "tokenizer.json";
-  std::ifstream stream(path, std::ios::binary | std::ios::ate);
-  const std::streamoff size = stream ? static_cast<std::streamoff>(stream.tellg()) : -1;
-  if (size < 0)
-    throw Error(path.string() + ": cannot be read",
-                "a model directory holds config.json, tokenizer.json and *.safetensors");
-  if (static_cast<std::size_t>(size) > kMaxFileBytes) {
-    throw_error("{}: {} bytes, expected at most {}", path.string(), size, kMaxFileBytes);
-  }
-  std::string text(static_cast<std::size_t>(size), '\0');
-  stream.seekg(0);
-  stream.read(text.data(), size);
-  if (!stream) throw_error("{}: reading {} bytes failed", path.string(), size);
-  return parse(text, path.string());
+  const MappedFile file(directory / "tokenizer.json");
+  const auto bytes = file.bytes();
+  return parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.path().string());
 }
 
 Tokenizer Tokenizer::parse(std::string_view json, std::string_view source) {
+  if (json.size() > kMaxFileBytes) {
+    throw_error("{}: {} bytes, expected at most {}", source, json.size(), kMaxFileBytes);
+  }
   return Tokenizer(std::make_unique<const Impl>(parse_tokenizer_file(json, source), source));
 }
 

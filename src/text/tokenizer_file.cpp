@@ -7,10 +7,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "support/error.h"
+#include "text/piece_index.h"
 #include "text/split.h"
 #include "text/unicode.h"
 
@@ -350,17 +350,16 @@ class Checker {
       by_id[id] = piece;
       bytes += piece.size();
     };
-    ids_.reserve(raw_.vocab.size());
+    ids_ = PieceIndex(raw_.vocab.size());
     for (const auto& piece : raw_.vocab) {
       const std::string_view text = raw_.bytes(piece.begin, piece.end);
-      if (!ids_.emplace(text, piece.id).second) fail("model.vocab: {} is there twice", snippet(text));
+      if (!ids_.insert(text, piece.id)) fail("model.vocab: {} is there twice", snippet(text));
       put(piece.id, text);
     }
     std::size_t shared = 0;  // added tokens that the vocabulary lists too
     std::vector<std::int32_t> added_ids;
     for (const Added& token : added_) {
-      const auto found = ids_.find(token.content);
-      if (found != ids_.end() && found->second == token.id) {
+      if (ids_.find(token.content) == token.id) {
         ++shared;
       } else {
         put(token.id, token.content);
@@ -385,10 +384,10 @@ class Checker {
   }
 
   std::int32_t piece_id(std::size_t merge, std::string_view piece) const {
-    const auto found = ids_.find(piece);
-    if (found == ids_.end()) fail("model.merges[{}] names {}, which model.vocab lacks", merge, snippet(piece));
-    if (file_.added[found->second]) fail("model.merges[{}] makes or takes the added token {}", merge, snippet(piece));
-    return found->second;
+    const std::int32_t id = ids_.find(piece);
+    if (id < 0) fail("model.merges[{}] names {}, which model.vocab lacks", merge, snippet(piece));
+    if (file_.added[id]) fail("model.merges[{}] makes or takes the added token {}", merge, snippet(piece));
+    return id;
   }
 
   void collect_merges() {
@@ -404,7 +403,7 @@ class Checker {
   const RawFile& raw_;
   std::string_view source_;
   std::vector<Added> added_;
-  std::unordered_map<std::string_view, std::int32_t> ids_;  // of the vocabulary
+  PieceIndex ids_;  // of the vocabulary
   TokenizerFile file_;
 };
 
