@@ -1,0 +1,108 @@
+// The inner loops of the CPU backend, compiled once per instruction set and reached through tables of functions. They
+// know nothing of threads, tensors or timelines: raw pointers, row strides in elements. No two arguments overlap unless
+// it is said.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/cpu/matrix.h"
+
+namespace lily::cpu {
+
+/// out[m][r] (+)= sum_i w[begin + r][i] * x[index[m]][i] for r < rows.
+struct LinearCall {
+  const QuantRows* weight = nullptr;
+  std::int64_t begin = 0;
+  std::int64_t rows = 0;
+  const float* x = nullptr;
+  std::int64_t x_stride = 0;
+  const std::int32_t* index = nullptr;  // nullptr: row m is x's row m
+  std::int64_t m = 0;
+  float* out = nullptr;  // column 0 is weight row `begin`
+  std::int64_t out_stride = 0;
+  bool add = false;
+  float* scratch = nullptr;  // linear_scratch() floats
+};
+constexpr std::int64_t kLinearTileRows = 4;
+inline std::int64_t linear_scratch(const QuantRows& weight) {
+  return kLinearTileRows * weight.in;
+}
+
+/// Depthwise causal convolution over time, then SiLU: out[t][c] = silu(sum_j taps[c][j] * x[t - (kernel - 1) + j][c]).
+/// Rows before the first come from `history` [kernel - 1, channels].
+struct ConvCall {
+  const float* x = nullptr;
+  std::int64_t x_stride = 0;
+  std::int64_t rows = 0;
+  std::int64_t channels = 0;
+  const float* taps = nullptr;  // [channels, kernel]
+  std::int64_t kernel = 4;
+  const float* history = nullptr;
+  std::int64_t history_stride = 0;
+  float* out = nullptr;  // [rows, channels]
+  std::int64_t out_stride = 0;
+};
+
+/// The delta rule of one value head over consecutive tokens, S[k][v] in place:
+/// S = g S; u = beta (v - k S); S = S + k u^T; y = q S.
+struct DeltaCall {
+  float* state = nullptr;  // [key_dim, value_dim]
+  std::int64_t key_dim = 0;
+  std::int64_t value_dim = 0;
+  std::int64_t rows = 0;
+  const float* q = nullptr;  // [rows, key_dim], normalised and scaled
+  const float* k = nullptr;  // [rows, key_dim], normalised and scaled
+  const float* v = nullptr;  // [rows, value_dim]
+  std::int64_t v_stride = 0;
+  const float* decay = nullptr;  // g, [rows]
+  const float* beta = nullptr;   // [rows]
+  float* y = nullptr;            // [rows, value_dim]
+  std::int64_t y_stride = 0;
+};
+
+/// Softmax attention of several queries over the tokens [begin, end) of one KV head, kept as running maximum, sum of
+/// exponentials and weighted values, so that ranges can be joined. Query i sees the tokens before limit[i].
+struct AttendCall {
+  const float* q = nullptr;  // [queries, head_dim], scaled by 1 / sqrt(head_dim)
+  std::int64_t queries = 0;
+  std::int64_t head_dim = 0;
+  const float* k = nullptr;  // [tokens, head_dim]
+  const float* v = nullptr;  // [tokens, head_dim]
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  const std::int64_t* limit = nullptr;
+  float* maximum = nullptr;  // [queries], -infinity at the start
+  float* sum = nullptr;      // [queries], 0 at the start
+  float* out = nullptr;      // [queries, head_dim], 0 at the start
+  float* scratch = nullptr;  // attend_scratch() floats
+};
+constexpr std::int64_t kAttendBlock = 64;
+inline std::int64_t attend_scratch(std::int64_t queries) {
+  return queries * kAttendBlock;
+}
+
+struct Kernels {
+  /// out = x / sqrt(mean(x^2) + eps) * factor * weight; weight may be nullptr, out may be x.
+  void (*rms_norm)(const float* x, const float* weight, float eps, float factor, std::int64_t n, float* out);
+  /// out[i] = silu(gate[i]) * up[i]; out may be gate or up.
+  void (*silu_mul)(const float* gate, const float* up, std::int64_t n, float* out);
+  /// out[i] = factor * x[i] * sigmoid(gate[i])
+  void (*sigmoid_gate)(const float* x, const float* gate, float factor, std::int64_t n, float* out);
+  /// out[i] += factor * x[i]
+  void (*scaled_add)(const float* x, float factor, std::int64_t n, float* out);
+  void (*dequantize)(const QuantRows& weight, std::int64_t row, float* out);
+  void (*linear)(const LinearCall& call);
+  void (*conv_silu)(const ConvCall& call);
+  void (*delta)(const DeltaCall& call);
+  void (*attend)(const AttendCall& call);
+};
+
+/// Names of the instruction sets that this CPU can run, best first, "portable" last.
+std::vector<std::string> kernel_targets();
+/// "" for the best. nullptr for an unknown name.
+const Kernels* find_kernels(std::string_view target);
+
+}  // namespace lily::cpu

@@ -1,0 +1,139 @@
+// Linear maps with float32 activations: every weight is widened to float32 (scale * code + bias), nothing is rounded
+// but the sums.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/kernels_linear.cpp"  // NOLINT
+#include <cstring>
+
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "ops/cpu/kernel_tables.h"
+#include "ops/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lily::cpu::HWY_NAMESPACE {
+namespace {
+
+using IntTag = hn::RebindToSigned<FloatTag>;
+using WordTag = hn::RebindToUnsigned<FloatTag>;
+using WordVector = hn::Vec<WordTag>;
+
+// 4-bit codes of one group, as many at a time as a vector has lanes: every lane gets the word that holds its code,
+// shifts it down and masks.
+HWY_INLINE void dequantize_group4(const std::uint8_t* codes, int group, float scale, float bias, float* out) {
+  const FloatTag d;
+  const WordTag du;
+  const IntTag di;
+  const auto lanes = static_cast<int>(hn::Lanes(d));
+  const WordVector shift = hn::And(hn::ShiftLeft<2>(hn::Iota(du, 0)), hn::Set(du, 28U));
+  const WordVector mask = hn::Set(du, 15U);
+  const FloatVector scales = hn::Set(d, scale);
+  const FloatVector biases = hn::Set(d, bias);
+  for (int i = 0; i < group; i += lanes) {
+    WordVector words;
+    std::uint32_t low = 0;
+    std::memcpy(&low, codes + i / 8 * 4, 4);
+    low >>= 4 * (i % 8);  // vectors of fewer than eight lanes take a word in parts
+#if HWY_TARGET <= HWY_AVX3
+    std::uint32_t high = 0;
+    std::memcpy(&high, codes + i / 2 + 4, 4);
+    const hn::Half<WordTag> half;
+    words = hn::Combine(du, hn::Set(half, high), hn::Set(half, low));
+#else
+    words = hn::Set(du, low);
+#endif
+    const auto code = hn::And(hn::Shr(words, shift), mask);
+    hn::StoreU(hn::MulAdd(hn::ConvertTo(d, hn::BitCast(di, code)), scales, biases), d, out + i);
+  }
+}
+
+HWY_INLINE void dequantize_group8(const std::uint8_t* codes, int group, float scale, float bias, float* out) {
+  for (int i = 0; i < group; ++i) out[i] = scale * static_cast<float>(codes[i]) + bias;
+}
+
+void dequantize(const QuantRows& weight, std::int64_t row, float* out) {
+  const std::uint8_t* codes = weight.codes + row * weight.row_bytes();
+  const BFloat16* scales = weight.scales + row * weight.groups();
+  const BFloat16* biases = weight.biases + row * weight.groups();
+  const int group_bytes = weight.group * weight.bits / 8;
+  for (std::int64_t g = 0; g < weight.groups(); ++g, codes += group_bytes, out += weight.group) {
+    const auto scale = static_cast<float>(scales[g]);
+    const auto bias = static_cast<float>(biases[g]);
+    if (weight.bits == 4) {
+      dequantize_group4(codes, weight.group, scale, bias, out);
+    } else {
+      dequantize_group8(codes, weight.group, scale, bias, out);
+    }
+  }
+}
+
+// kRows weight rows times kM activation rows, all sums in registers. n is a multiple of the lanes.
+template <int kRows, int kM>
+HWY_INLINE void tile(const float* weights, std::int64_t n, const float* const* x, const LinearCall& call,
+                     std::int64_t row, std::int64_t m) {
+  const FloatTag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  FloatVector sums[kRows][kM];
+  for (int r = 0; r < kRows; ++r) {
+    for (int j = 0; j < kM; ++j) sums[r][j] = hn::Zero(d);
+  }
+  for (std::int64_t i = 0; i < n; i += lanes) {
+    FloatVector inputs[kM];
+    for (int j = 0; j < kM; ++j) inputs[j] = hn::LoadU(d, x[j] + i);
+    for (int r = 0; r < kRows; ++r) {
+      const FloatVector w = hn::LoadU(d, weights + r * n + i);
+      for (int j = 0; j < kM; ++j) sums[r][j] = hn::MulAdd(w, inputs[j], sums[r][j]);
+    }
+  }
+  for (int j = 0; j < kM; ++j) {
+    float* out = call.out + (m + j) * call.out_stride + row;
+    for (int r = 0; r < kRows; ++r) out[r] = sum_of(d, sums[r][j]) + (call.add ? out[r] : 0.0F);
+  }
+}
+
+template <int kRows>
+HWY_INLINE void strip(const float* weights, const LinearCall& call, std::int64_t row) {
+  constexpr int kM = kTileRegisters / kLinearTileRows;
+  const auto x_row = [&](std::int64_t m) { return call.x + (call.index ? call.index[m] : m) * call.x_stride; };
+  std::int64_t m = 0;
+  for (; m + kM <= call.m; m += kM) {
+    const float* x[kM];
+    for (int j = 0; j < kM; ++j) x[j] = x_row(m + j);
+    tile<kRows, kM>(weights, call.weight->in, x, call, row, m);
+  }
+  for (; m < call.m; ++m) {
+    const float* x[1] = {x_row(m)};
+    tile<kRows, 1>(weights, call.weight->in, x, call, row, m);
+  }
+}
+
+void linear(const LinearCall& call) {
+  const std::int64_t in = call.weight->in;
+  for (std::int64_t row = 0; row < call.rows; row += kLinearTileRows) {
+    const std::int64_t count = HWY_MIN(kLinearTileRows, call.rows - row);
+    for (std::int64_t r = 0; r < count; ++r) {
+      dequantize(*call.weight, call.begin + row + r, call.scratch + r * in);
+    }
+    if (count == kLinearTileRows) {
+      strip<kLinearTileRows>(call.scratch, call, row);
+    } else {
+      for (std::int64_t r = 0; r < count; ++r) strip<1>(call.scratch + r * in, call, row + r);
+    }
+  }
+}
+
+void fill(Kernels& kernels) {
+  kernels.dequantize = dequantize;
+  kernels.linear = linear;
+}
+
+}  // namespace
+}  // namespace lily::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lily::cpu {
+HWY_EXPORT(fill);
+void fill_linear_kernels(Kernels& kernels) {
+  HWY_DYNAMIC_DISPATCH(fill)(kernels);
+}
+}  // namespace lily::cpu
+#endif

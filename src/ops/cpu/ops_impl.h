@@ -1,0 +1,95 @@
+// The CPU backend's class: each op splits its work into items for the thread pool and calls kernels. One .cpp per op
+// family. Every output value is summed by one thread in an order that does not depend on the number of threads, so
+// results are the same for any.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "model/config.h"
+#include "ops/cpu/kernels.h"
+#include "ops/cpu/memory.h"
+#include "ops/cpu/state.h"
+#include "ops/ops.h"
+#include "support/thread_pool.h"
+
+namespace lily::cpu {
+
+class CpuOps final : public Ops {
+ public:
+  CpuOps(const ModelConfig& config, const Kernels& kernels, int threads);
+
+  Weight load_linear(std::span<const QuantizedMatrix> parts) override;
+  std::shared_ptr<const Storage> load_experts(const MlpMatrices& routed, const MlpMatrices& shared) override;
+  Vector load_vector(std::span<const float> values) override;
+  std::unique_ptr<SequenceState> new_state(std::int64_t capacity) override;
+  Tensor tensor(std::int64_t rows, std::int64_t cols) override;
+  void read(const Tensor& tensor, std::span<float> out) override;
+
+  void embed(const Weight& table, std::span<const std::int32_t> tokens, Tensor& x) override;
+  void project(const Tensor& x, const Vector& norm, const Weight& weight, Tensor& out) override;
+  void project_add(const Tensor& in, const Weight& weight, Tensor& x) override;
+  void gated_delta(const Tensor& projected, const GatedDeltaWeights& weights, std::int64_t layer, Batch batch,
+                   Tensor& out) override;
+  void attention(const Tensor& projected, const AttentionWeights& weights, std::int64_t layer, Batch batch,
+                 Tensor& out) override;
+  void mixture_of_experts(const MoeWeights& weights, Tensor& x) override;
+  void lm_head(const Tensor& x, const Vector& norm, const Weight& head, std::span<const std::int64_t> rows,
+               Tensor& logits) override;
+
+ private:
+  struct ExpertGroup;  // the rows that go to one expert
+  struct AttendItem;   // some queries of one KV head over a range of tokens
+  struct Partials {    // attend()'s results per item: [items, queries] and [items, queries, head_dim]
+    std::int64_t queries = 0;
+    float* maximum = nullptr;
+    float* sum = nullptr;
+    float* out = nullptr;
+  };
+
+  /// body(row) for each row, on all threads when there are enough of them to be worth it.
+  template <typename Body>
+  void for_rows(std::int64_t rows, const Body& body) {
+    constexpr std::int64_t kParallelRows = 4;
+    if (rows < kParallelRows) {
+      for (std::int64_t row = 0; row < rows; ++row) body(row);
+    } else {
+      pool_.run(rows, [&](std::int64_t row, int) noexcept { body(row); });
+    }
+  }
+  void linear(const float* x, std::int64_t rows, const Weight& weight, float* out, bool add);
+  float* thread_scratch(std::int64_t floats_per_thread) {
+    return thread_scratch_.get<float>(floats_per_thread * pool_.size());
+  }
+
+  void delta_head(const Tensor& projected, const GatedDeltaWeights& weights, std::int64_t layer, const Segment& segment,
+                  std::int64_t key_head, float* scratch, Tensor& out) const;
+
+  void prepare_attention(const Tensor& projected, const AttentionWeights& weights, std::int64_t layer, Batch batch,
+                         float* queries);
+  void norm_and_rope(const float* x, const float* weight, std::int64_t position, float factor, float* out) const;
+  std::vector<AttendItem> attention_items(Batch batch) const;
+  void finish_attention(const AttendItem& item, const Partials& partials, const Tensor& projected, Tensor& out) const;
+
+  std::vector<ExpertGroup> route(const float* normed, std::int64_t rows, const MoeWeights& weights);
+  void expert_hidden(const ExpertGroup& group, std::int64_t begin, const float* normed, float* scratch,
+                     float* hidden) const;
+  void expert_output(std::span<const ExpertGroup> groups, std::int64_t begin, const float* hidden, float* scratch,
+                     Tensor& x) const;
+
+  const ModelConfig config_;
+  const Kernels& kernels_;
+  ThreadPool pool_;
+  std::shared_ptr<TensorPool> tensors_;
+  std::vector<double> inverse_frequencies_;  // [rotary_dim / 2]
+
+  // Scratch areas, by what they hold during one op.
+  Scratch thread_scratch_;
+  Scratch normed_;
+  Scratch hidden_;
+  Scratch scores_;
+  Scratch partial_;
+  Scratch queries_;
+};
+
+}  // namespace lily::cpu
