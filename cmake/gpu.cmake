@@ -11,3 +11,76 @@ function(lily_kernel_flags target)
     target_link_options(${target} PRIVATE -fsanitize=${LILY_SANITIZE})
   endif()
 endfunction()
+
+# lily_embed(lily_device cuda_images a.fatbin b.fatbin): the files' bytes in the target, as embedded::cuda_images()
+# (src/device/embedded.h). The files may be made by the build.
+function(lily_embed target name)
+  set(assembly "")
+  set(externs "")
+  set(table "")
+  set(index 0)
+  foreach(file ${ARGN})
+    get_filename_component(stem ${file} NAME_WE)
+    string(APPEND assembly "LILY_EMBED(${name}_${index}, \"${file}\")\n")
+    string(APPEND externs "extern const std::byte lily_${name}_${index}_begin[], lily_${name}_${index}_end[];\n")
+    string(APPEND table "      {\"${stem}\", {lily_${name}_${index}_begin, lily_${name}_${index}_end}},\n")
+    math(EXPR index "${index} + 1")
+  endforeach()
+  set(LILY_EMBED_NAME ${name})
+  set(LILY_EMBED_ASSEMBLY ${assembly})
+  set(LILY_EMBED_EXTERNS ${externs})
+  set(LILY_EMBED_TABLE ${table})
+  set(source ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/embedded.cpp.in ${source} @ONLY)
+  set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS "${ARGN}")
+  target_sources(${target} PRIVATE ${source})
+endfunction()
+
+# ---- CUDA: an optional part. The binary that has it runs without any CUDA library: the driver is looked for at run time.
+
+find_program(LILY_NVCC nvcc HINTS /usr/local/cuda/bin $ENV{CUDA_HOME}/bin)
+if(LILY_NVCC AND NOT APPLE)
+  set(lily_cuda_default ON)
+else()
+  set(lily_cuda_default OFF)
+endif()
+option(LILY_CUDA "build the CUDA device (needs nvcc)" ${lily_cuda_default})
+set(LILY_CUDA_ARCHITECTURES "90;80-virtual" CACHE STRING
+    "GPUs to compile kernels for: 90 is machine code, 80-virtual is PTX that the driver compiles for later ones")
+if(LILY_CUDA AND NOT LILY_NVCC)
+  message(FATAL_ERROR "LILY_CUDA is ON, but nvcc was not found: set LILY_NVCC or put it on the PATH")
+endif()
+if(LILY_CUDA)
+  get_filename_component(lily_cuda_root ${LILY_NVCC} REALPATH)
+  get_filename_component(lily_cuda_root ${lily_cuda_root}/../.. ABSOLUTE)
+  find_path(LILY_CUDA_INCLUDE cuda.h HINTS ${lily_cuda_root}/include ${lily_cuda_root}/targets/x86_64-linux/include
+                                     REQUIRED NO_CACHE)
+endif()
+
+# lily_cuda_images(out a.metal b.metal): compiles each file with nvcc; `out` are the files it makes.
+function(lily_cuda_images out)
+  set(architectures "")
+  foreach(architecture ${LILY_CUDA_ARCHITECTURES})
+    string(REGEX REPLACE "-virtual$" "" number ${architecture})
+    if(architecture MATCHES "-virtual$")
+      list(APPEND architectures -gencode arch=compute_${number},code=compute_${number})
+    else()
+      list(APPEND architectures -gencode arch=compute_${number},code=sm_${number})
+    endif()
+  endforeach()
+  set(images "")
+  foreach(source ${ARGN})
+    get_filename_component(stem ${source} NAME_WE)
+    set(image ${CMAKE_CURRENT_BINARY_DIR}/${stem}.fatbin)
+    add_custom_command(
+      OUTPUT ${image}
+      COMMAND ${LILY_NVCC} -x cu -std=c++20 -O3 ${architectures} -I${PROJECT_SOURCE_DIR}/src/kernels/shim/cuda
+              -I${PROJECT_SOURCE_DIR}/src -fatbin -MD -MF ${image}.d -MT ${image} ${source} -o ${image}
+      DEPENDS ${source}
+      DEPFILE ${image}.d
+      COMMENT "nvcc ${stem}"
+      VERBATIM)
+    list(APPEND images ${image})
+  endforeach()
+  set(${out} ${images} PARENT_SCOPE)
+endfunction()

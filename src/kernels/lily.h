@@ -20,8 +20,8 @@
 //
 // Dialect, kept so that every toolchain takes it: METAL_FUNC on every helper; vec<T, N> with [] and no vector
 // constructors, swizzles or arithmetic; bfloat converted explicitly both ways; float literals with f; 32-bit atomics,
-// relaxed; no lambdas, globals, recursion, goto, double. A buffer that is written is never the same memory as another
-// argument.
+// relaxed; no lambdas, globals, recursion, goto, double (tools/msl_check tells). A buffer that is written is never the
+// same memory as another argument.
 #pragma once
 
 #include <metal_stdlib>

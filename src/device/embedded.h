@@ -1,0 +1,20 @@
+// Files that the build put into the binary (lily_embed in cmake/gpu.cmake). A zero byte follows each.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+namespace lily {
+
+struct EmbeddedFile {
+  std::string_view name;  // of the kernel file, without its ending
+  std::span<const std::byte> bytes;
+};
+
+namespace embedded {
+std::span<const EmbeddedFile> cuda_images();    // fatbins
+std::span<const EmbeddedFile> metal_sources();  // text, each complete in itself
+}  // namespace embedded
+
+}  // namespace lily

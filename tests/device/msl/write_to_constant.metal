@@ -1,0 +1,3 @@
+// expect: constant
+#include "kernels/lily.h"
+kernel void k(constant uint& n [[buffer(0)]]) { n = 1; }
