@@ -1,31 +1,20 @@
-// From logits to the next token: penalties, logit bias, temperature, top-k, top-p, min-p, seed; log-probabilities.
+// From logits to the next token: logit bias, penalties, filters (see sampling_params.h for their order), a seeded draw,
+// and log-probabilities.
+//
+// Draws depend on nothing but the seed and the logits: std::mt19937_64, whose output the standard fixes, mapped to
+// [0, 1) here, because the standard's distributions differ between libraries.
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <optional>
 #include <random>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "sampling/candidates.h"
+#include "sampling/sampling_params.h"
+
 namespace lily {
-
-struct SamplingParams {
-  float temperature = 1.0F;  // 0: greedy
-  int top_k = 20;            // 0: all
-  float top_p = 0.95F;
-  float min_p = 0.0F;
-  // Penalties look at the generated tokens only, never at the prompt.
-  float presence_penalty = 0.0F;
-  float frequency_penalty = 0.0F;
-  float repetition_penalty = 1.0F;
-  std::map<std::int32_t, float> logit_bias;
-  std::optional<std::uint64_t> seed;  // none: from the system's entropy
-
-  /// The model card's advice: thinking 1.0 / 0.95 / 20 / presence 1.5, without thinking 0.7 / 0.8 / 20 / presence 1.5.
-  static SamplingParams defaults(bool thinking);
-};
 
 struct TokenLogprob {
   std::int32_t token = 0;
@@ -34,28 +23,36 @@ struct TokenLogprob {
 
 struct Sampled {
   std::int32_t token = 0;
-  float logprob = 0.0F;           // of the distribution before sampling filters: log_softmax of the model's logits
+  float logprob = 0.0F;           // log_softmax of the model's logits over the real ids, before bias and filters
   std::vector<TokenLogprob> top;  // the `top_logprobs` most likely, best first; empty unless asked for
 };
 
 class Sampler {
  public:
-  /// `vocab`: real ids are [0, vocab); what is above is padding and never sampled. Throws Error on a parameter out of
-  /// range.
-  Sampler(const SamplingParams& params, std::int32_t vocab, int top_logprobs = -1);  // -1: no log-probabilities
+  /// `vocab`: real ids are [0, vocab); what is above is padding and never sampled. `top_logprobs` -1: Sampled has no
+  /// log-probabilities (and stays cheaper), 0: the token's own. Throws Error on a parameter out of range.
+  Sampler(const SamplingParams& params, std::int32_t vocab, int top_logprobs = -1);
 
-  /// `logits` is changed in place. `allowed` (optional): one bit per id, lowest first, ids with 0 are never sampled.
-  Sampled sample(std::span<float> logits, std::span<const std::uint32_t> allowed = {});
+  /// `logits`: at least `vocab`. `allowed` (optional): one bit per id, lowest first, ids with 0 are never sampled. NaN
+  /// counts as -inf, +inf as the largest float. Throws Error when no token is left.
+  Sampled sample(std::span<const float> logits, std::span<const std::uint32_t> allowed = {});
   /// Counts a generated token for the penalties. sample() does not do it by itself: what was drawn may be replaced.
   void accept(std::int32_t token);
 
  private:
+  void apply_bias_and_penalties();
+  void apply_mask(std::span<const std::uint32_t> allowed);
+  std::int32_t choose();
+  double random_unit();
+
   SamplingParams params_;
   std::int32_t vocab_;
   int top_logprobs_;
   std::mt19937_64 random_;
   std::unordered_map<std::int32_t, int> counts_;
-  std::vector<TokenLogprob> candidates_;
+  std::vector<float> logits_;   // the row being worked on, [vocab]
+  std::vector<float> weights_;  // scratch of the log-probabilities, [vocab]
+  Candidates candidates_;
 };
 
 }  // namespace lily
