@@ -27,9 +27,9 @@ struct SyncResult {
 
 struct SyncOptions {
   /// Prefix lengths at which to keep a snapshot besides the prompt's end, in any order. Those out of range are ignored.
-  std::vector<std::int64_t> snapshots;
+  std::vector<std::int64_t> snapshots = {};
   /// Called before the first chunk and after each with tokens done and the whole length; false cancels.
-  std::function<bool(std::int64_t, std::int64_t)> progress;
+  std::function<bool(std::int64_t, std::int64_t)> progress = {};
 };
 
 class Session {
@@ -52,9 +52,12 @@ class Session {
   SyncResult sync(std::span<const std::int32_t> tokens, const SyncOptions& options = {});
 
   /// sync in steps, so that a scheduler can do other work between chunks: begin() reuses what can be reused and gives
-  /// the number of reused tokens, then each advance() computes one chunk until pending() is 0.
+  /// the number of reused tokens, then each advance() computes one chunk of at most `max_rows` tokens until pending()
+  /// is 0. `on_logits(position, logits)`, if given, sees the logits after every computed token, not only the last
+  /// one's.
+  using RowLogits = std::function<void(std::int64_t, std::span<const float>)>;
   std::int64_t begin(std::span<const std::int32_t> tokens, std::span<const std::int64_t> snapshots = {});
-  void advance();
+  void advance(std::int64_t max_rows, const RowLogits& on_logits = {});
   std::int64_t pending() const { return static_cast<std::int64_t>(pending_.size()); }
 
   /// Appends one token; logits() are those after it. Throws Error when the capacity is reached.
