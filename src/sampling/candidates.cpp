@@ -110,7 +110,8 @@ void Candidates::keep_top_k(std::size_t top_k) {
 
 void Candidates::keep_ranks_to(const Rank& last) {
   keep_if([this, last](std::size_t i) {
-    return static_cast<bool>((logits_[i] > last.logit) | ((logits_[i] == last.logit) & (i <= last.place)));
+    const int above = logits_[i] > last.logit, equal = logits_[i] == last.logit, early = i <= last.place;
+    return (above | (equal & early)) != 0;
   });
 }
 

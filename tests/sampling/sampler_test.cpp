@@ -197,7 +197,8 @@ TEST(Candidates, EqualAFullSortOnALargeVocabulary) {
 
     std::vector<std::int32_t> order(kVocab);
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logits[a] > logits[b]; });
+    std::sort(order.begin(), order.end(),
+              [&](int a, int b) { return logits[a] > logits[b] || (logits[a] == logits[b] && a < b); });
     if (params.top_k > 0 && params.top_k < static_cast<int>(kVocab)) order.resize(params.top_k);
     double total = 0.0, before = 0.0;
     auto weight = [&](int id) { return std::exp((double{logits[id]} - logits[order[0]]) / params.temperature); };
