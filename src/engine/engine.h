@@ -62,11 +62,11 @@ struct Finished {
   FinishReason reason = FinishReason::kStop;
   std::int64_t prompt_tokens = 0;
   std::int64_t generated_tokens = 0;
-  CacheUse cache;
+  CacheUse cache = {};
   double queue_seconds = 0;
   double prefill_seconds = 0;
   double decode_seconds = 0;
-  std::vector<std::int32_t> tokens;  // what was generated, exactly
+  std::vector<std::int32_t> tokens = {};  // what was generated, exactly
 };
 
 struct Failed {

@@ -33,9 +33,8 @@ std::span<const std::uint32_t> Generation::allowed() {
 }
 
 GeneratedToken Generation::next(std::span<const float> logits) {
-  logits_.assign(logits.begin(), logits.end());
   GeneratedToken result;
-  result.sampled = sampler_.sample(logits_, allowed());
+  result.sampled = sampler_.sample(logits, allowed());
   const std::int32_t token = result.sampled.token;
   sampler_.accept(token);
   if (options_.constraint && !options_.in_thinking) options_.constraint->accept(token);

@@ -19,12 +19,16 @@
 namespace lily {
 
 struct GenerationOptions {
-  SamplingParams sampling;
-  std::int64_t max_tokens = 0;    // 0: until the context is full
-  std::vector<std::string> stop;  // looked for in what follows the thinking
-  bool in_thinking = false;       // the prompt ended in <think>
-  bool ignore_eos = false;        // for benchmarks: end tokens do not end the reply
-  int top_logprobs = -1;          // -1: no log-probabilities
+  SamplingParams sampling = {};
+  std::int64_t max_tokens = 0;         // 0: until the context is full
+  std::vector<std::string> stop = {};  // looked for in what follows the thinking
+  bool in_thinking = false;            // the prompt ended in <think>
+  bool ignore_eos = false;             // for benchmarks: end tokens do not end the reply
+  int top_logprobs = -1;               // -1: no log-probabilities
+  /// Thinking tokens after which "</think>" is forced; -1: no budget.
+  std::int64_t thinking_budget = -1;
+  /// Restricts what follows the thinking; none: free text.
+  std::shared_ptr<TokenConstraint> constraint = nullptr;
 };
 
 enum class FinishReason { kStop, kLength, kCancelled };
@@ -61,7 +65,6 @@ class Generation {
   StreamDecoder decoder_;
   StopMatcher stops_;
   std::optional<std::int32_t> end_of_thinking_;
-  std::vector<float> logits_;
   std::vector<std::uint32_t> only_end_of_thinking_;  // the mask that closes the thinking when its budget is spent
   std::int64_t limit_;                               // tokens after which the reply is cut
   std::int64_t count_ = 0;

@@ -33,7 +33,7 @@ Sampler::Sampler(const SamplingParams& params, std::int32_t vocab, int top_logpr
   random_.seed(params.seed ? *params.seed : entropy());
 }
 
-Sampled Sampler::sample(std::span<const float> logits, std::span<const std::uint32_t> allowed) {
+void Sampler::copy_logits(std::span<const float> logits) {
   const auto vocab = static_cast<std::size_t>(vocab_);
   if (logits.size() < vocab) {
     throw_error("the model has {} logits, fewer than the tokenizer's {} tokens: they do not belong together",
@@ -41,20 +41,35 @@ Sampled Sampler::sample(std::span<const float> logits, std::span<const std::uint
   }
   logits_.resize(vocab);
   for (std::size_t i = 0; i < vocab; ++i) logits_[i] = clamp_logit(logits[i]);
+}
 
-  Sampled result;
-  float log_total = 0.0F;
-  if (top_logprobs_ >= 0) {
-    const float top = largest(logits_);
-    weights_.resize(vocab);
-    log_total = top + static_cast<float>(std::log(exp_weights(logits_, top, 1.0F, weights_)));
-    if (top_logprobs_ > 0) {
-      candidates_.select_top(logits_, static_cast<std::size_t>(top_logprobs_));
-      for (std::size_t i = 0; i < candidates_.ids().size(); ++i) {
-        result.top.push_back({candidates_.ids()[i], candidates_.logits()[i] - log_total});
-      }
+/// Of the copied logits: the logarithm of the sum of their exponentials, and the most likely tokens.
+float Sampler::log_probabilities(std::vector<TokenLogprob>& top) {
+  const float best = largest(logits_);
+  weights_.resize(logits_.size());
+  const float log_total = best + static_cast<float>(std::log(exp_weights(logits_, best, 1.0F, weights_)));
+  if (top_logprobs_ > 0) {
+    candidates_.select_top(logits_, static_cast<std::size_t>(top_logprobs_));
+    for (std::size_t i = 0; i < candidates_.ids().size(); ++i) {
+      top.push_back({candidates_.ids()[i], candidates_.logits()[i] - log_total});
     }
   }
+  return log_total;
+}
+
+Sampled Sampler::score(std::span<const float> logits, std::int32_t token) {
+  copy_logits(logits);
+  LILY_CHECK(token >= 0 && static_cast<std::size_t>(token) < logits.size());
+  Sampled result{.token = token};
+  const float log_total = log_probabilities(result.top);
+  result.logprob = clamp_logit(logits[static_cast<std::size_t>(token)]) - log_total;
+  return result;
+}
+
+Sampled Sampler::sample(std::span<const float> logits, std::span<const std::uint32_t> allowed) {
+  copy_logits(logits);
+  Sampled result;
+  const float log_total = top_logprobs_ >= 0 ? log_probabilities(result.top) : 0.0F;
   apply_bias_and_penalties();
   if (!allowed.empty()) apply_mask(allowed);
   result.token = choose();

@@ -36,10 +36,14 @@ class Sampler {
   /// `logits`: at least `vocab`. `allowed` (optional): one bit per id, lowest first, ids with 0 are never sampled. NaN
   /// counts as -inf, +inf as the largest float. Throws Error when no token is left.
   Sampled sample(std::span<const float> logits, std::span<const std::uint32_t> allowed = {});
+  /// Log-probabilities of a token that was not drawn but given; same meaning as in sample().
+  Sampled score(std::span<const float> logits, std::int32_t token);
   /// Counts a generated token for the penalties. sample() does not do it by itself: what was drawn may be replaced.
   void accept(std::int32_t token);
 
  private:
+  void copy_logits(std::span<const float> logits);
+  float log_probabilities(std::vector<TokenLogprob>& top);
   void apply_bias_and_penalties();
   void apply_mask(std::span<const std::uint32_t> allowed);
   std::int32_t choose();

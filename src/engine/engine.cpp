@@ -1,0 +1,124 @@
+#include "engine/engine.h"
+
+#include <thread>
+
+#include "engine/scheduler.h"
+#include "support/error.h"
+
+namespace lily {
+namespace {
+
+class JobStream final : public Stream {
+ public:
+  explicit JobStream(std::shared_ptr<EventChannel> events) : events_(std::move(events)) {}
+  JobStream(const JobStream&) = delete;
+  JobStream& operator=(const JobStream&) = delete;
+  ~JobStream() override { events_->cancel(); }
+
+  std::optional<StreamEvent> next(std::chrono::milliseconds timeout) override { return events_->next(timeout); }
+  void cancel() override { events_->cancel(); }
+
+ private:
+  std::shared_ptr<EventChannel> events_;
+};
+
+}  // namespace
+
+struct Engine::Impl {
+  Impl(LoadedModel& loaded, const EngineOptions& engine_options)
+      : model(loaded), options(engine_options), scheduler(loaded, engine_options), thread([this] { run(); }) {}
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    changed.notify_all();
+    thread.join();
+  }
+
+  void run();
+  void end_waiting_cancelled();
+
+  LoadedModel& model;
+  EngineOptions options;
+  Scheduler scheduler;  // used by the engine's thread alone
+
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::shared_ptr<Job>> waiting;
+  EngineStats stats;
+  bool stopping = false;
+
+  std::thread thread;  // last: it uses all of the above
+};
+
+void Engine::Impl::run() {
+  std::unique_lock lock(mutex);
+  for (;;) {
+    changed.wait(lock, [this] { return stopping || !waiting.empty() || !scheduler.idle(); });
+    if (stopping) break;
+    end_waiting_cancelled();
+    while (!waiting.empty() && scheduler.has_free_slot()) {
+      std::shared_ptr<Job> job = std::move(waiting.front());
+      waiting.pop_front();
+      ++stats.running;
+      lock.unlock();
+      scheduler.start(std::move(job));
+      lock.lock();
+    }
+    lock.unlock();
+    scheduler.step();
+    lock.lock();
+    stats = scheduler.stats();
+  }
+  lock.unlock();
+  scheduler.cancel_all();
+  lock.lock();
+  for (const auto& job : waiting) job->events->push(Finished{.reason = FinishReason::kCancelled});
+  waiting.clear();
+}
+
+/// A client that left while its request was waiting frees its place in the queue.
+void Engine::Impl::end_waiting_cancelled() {
+  std::erase_if(waiting, [](const std::shared_ptr<Job>& job) {
+    if (!job->events->cancelled()) return false;
+    job->events->push(Finished{.reason = FinishReason::kCancelled});
+    return true;
+  });
+}
+
+Engine::Engine(LoadedModel& model, const EngineOptions& options) {
+  LILY_CHECK(options.parallel > 0 && options.queue >= 0);
+  impl_ = std::make_unique<Impl>(model, options);
+}
+
+Engine::~Engine() = default;
+
+std::unique_ptr<Stream> Engine::submit(EngineRequest request) {
+  const auto length = static_cast<std::int64_t>(request.prompt.size());
+  const std::int64_t capacity = impl_->options.session.capacity;
+  if (length == 0) throw_error("the prompt has no tokens");
+  if (length > capacity) throw_error("the prompt has {} tokens, the context is {}", length, capacity);
+  const LoadedModel& model = impl_->model;
+  Generation generation(model.tokenizer(), model.config().eos_token_ids, request.generation,
+                        room_after(length, capacity));
+  auto job = std::make_shared<Job>(std::move(request), std::move(generation));
+  auto stream = std::make_unique<JobStream>(job->events);
+  {
+    const std::lock_guard lock(impl_->mutex);
+    const auto places = static_cast<std::size_t>(impl_->options.queue + impl_->options.parallel);
+    if (impl_->waiting.size() + static_cast<std::size_t>(impl_->stats.running) >= places) throw QueueFull();
+    impl_->waiting.push_back(std::move(job));
+  }
+  impl_->changed.notify_all();
+  return stream;
+}
+
+EngineStats Engine::stats() const {
+  const std::lock_guard lock(impl_->mutex);
+  EngineStats stats = impl_->stats;
+  stats.waiting = static_cast<std::int64_t>(impl_->waiting.size());
+  return stats;
+}
+
+}  // namespace lily

@@ -1,0 +1,279 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "support/error.h"
+
+namespace lily {
+namespace {
+
+constexpr std::int64_t kScoredRows = 64;           // rows whose logits are held at once: 64 MB at the full vocabulary
+constexpr std::int64_t kRowsBesideDecoding = 128;  // prefill rows between two tokens of running replies
+constexpr std::uint64_t kOldestTurn = 4;
+
+std::int64_t length_of(std::span<const std::int32_t> tokens) {
+  return static_cast<std::int64_t>(tokens.size());
+}
+
+PrefixStore::Shape shape_of(LoadedModel& model) {
+  const auto state = model.ops().new_state(1);
+  return {.model_id = model.id(),
+          .layout = state->layout(),
+          .recurrent_bytes = state->recurrent_bytes(),
+          .kv_bytes_per_token = state->kv_bytes_per_token(),
+          .vocab = static_cast<std::size_t>(model.config().vocab_size)};
+}
+
+}  // namespace
+
+Scheduler::Scheduler(LoadedModel& model, const EngineOptions& options)
+    : model_(model),
+      options_(options),
+      slots_(static_cast<std::size_t>(options.parallel)),
+      cache_(options.cache_bytes) {
+  if (!options.cache_directory.empty()) {
+    store_ = std::make_unique<PrefixStore>(options.cache_directory, shape_of(model), options.cache_disk_bytes);
+  }
+}
+
+bool Scheduler::has_free_slot() const {
+  return std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.job == nullptr; });
+}
+
+bool Scheduler::idle() const {
+  return std::all_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.job == nullptr; });
+}
+
+void Scheduler::start(std::shared_ptr<Job> job) {
+  job->queue_seconds = seconds_since(job->submitted);
+  Slot& slot = place(*job, job->cache);
+  slot.job = std::move(job);
+  slot.last_use = Job::Clock::now();
+  const EngineRequest& request = slot.job->request;
+  try {
+    if (request.score_prompt) slot.session->reset();
+    slot.session->begin(request.prompt, request.snapshots);
+    slot.checked = options_.verify_cache ? slot.job->cache.cached_tokens : 0;
+    if (slot.session->pending() == 0) prompt_done(slot);
+  } catch (const std::exception& error) {
+    fail(slot, error);
+  }
+}
+
+/// The free slot whose session has most of the prompt, or the longest unused one, which then takes a cached prefix.
+Scheduler::Slot& Scheduler::place(const Job& job, CacheUse& use) {
+  const std::vector<std::int32_t>& prompt = job.request.prompt;
+  Slot* best = nullptr;
+  Slot* oldest = nullptr;
+  std::int64_t live = 0;
+  for (Slot& slot : slots_) {
+    if (slot.job != nullptr) continue;
+    if (oldest == nullptr || slot.last_use < oldest->last_use) oldest = &slot;
+    if (slot.session == nullptr) continue;
+    const std::int64_t reusable = slot.session->reusable(prompt);
+    if (reusable > live) {
+      live = reusable;
+      best = &slot;
+    }
+  }
+  LILY_CHECK(oldest != nullptr);
+  PrefixCache::Match match = cache_.find(prompt);
+  use.common_tokens = std::max(match.common, live);
+  use.known_token = match.common >= live ? match.known_token : std::nullopt;
+  if (use.common_tokens < length_of(prompt)) use.prompt_token = prompt[static_cast<std::size_t>(use.common_tokens)];
+  if (job.request.score_prompt) match.prefix = nullptr;
+
+  const std::int64_t cached = match.prefix ? match.prefix->length() : 0;
+  std::shared_ptr<const CachedPrefix> stored;
+  if (store_ && !job.request.score_prompt) stored = store_->find(prompt, std::max(live, cached));
+  Slot& slot = best != nullptr && !stored && live >= cached ? *best : *oldest;
+  if (slot.session == nullptr) slot.session = std::make_unique<Session>(model_.model(), model_.ops(), options_.session);
+  if (job.request.score_prompt) return slot;
+  if (stored) {
+    cache_.insert(stored);
+    slot.session->adopt(*stored);
+    use.source = CacheUse::Source::kDisk;
+  } else if (cached > live) {
+    slot.session->adopt(*match.prefix);
+    use.source = CacheUse::Source::kMemory;
+  } else if (live > 0) {
+    use.source = CacheUse::Source::kLive;
+  }
+  use.cached_tokens = slot.session->reusable(prompt);
+  use.common_tokens = std::max(use.common_tokens, use.cached_tokens);
+  return slot;
+}
+
+void Scheduler::step() {
+  drop_cancelled();
+  prefill_one_chunk();
+  decode_one_token_each();
+  stats_.running = std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.job != nullptr; });
+  stats_.cache_bytes = cache_.bytes();
+  stats_.cache_entries = cache_.size();
+  stats_.cache_disk_bytes = store_ ? store_->bytes() : 0;
+}
+
+void Scheduler::drop_cancelled() {
+  for (Slot& slot : slots_) {
+    if (slot.job != nullptr && slot.job->events->cancelled()) finish(slot, FinishReason::kCancelled);
+  }
+}
+
+Scheduler::Slot* Scheduler::next_prefill() {
+  std::vector<Slot*> waiting;
+  for (Slot& slot : slots_) {
+    if (slot.job != nullptr && slot.session->pending() > 0) waiting.push_back(&slot);
+  }
+  if (waiting.empty()) return nullptr;
+  if (++chunks_ % kOldestTurn == 0) {
+    return *std::min_element(waiting.begin(), waiting.end(),
+                             [](const Slot* a, const Slot* b) { return a->job->submitted < b->job->submitted; });
+  }
+  return *std::min_element(waiting.begin(), waiting.end(),
+                           [](const Slot* a, const Slot* b) { return a->session->pending() < b->session->pending(); });
+}
+
+void Scheduler::prefill_one_chunk() {
+  Slot* slot = next_prefill();
+  if (slot == nullptr) return;
+  Job& job = *slot->job;
+  const bool others_decode = std::any_of(slots_.begin(), slots_.end(), [](const Slot& other) {
+    return other.job != nullptr && other.session->pending() == 0;
+  });
+  std::int64_t rows = options_.session.prefill_chunk;
+  if (others_decode) rows = std::min(rows, kRowsBesideDecoding);
+  const auto start = Job::Clock::now();
+  try {
+    if (job.request.score_prompt) {
+      slot->session->advance(std::min(rows, kScoredRows), [&](std::int64_t position, std::span<const float> logits) {
+        score_prompt(job, position, logits);
+      });
+    } else {
+      slot->session->advance(rows);
+    }
+    job.prefill_seconds += seconds_since(start);
+    const auto total = length_of(job.request.prompt);
+    job.events->push(PrefillProgress{.done = total - slot->session->pending(), .total = total});
+    if (slot->session->pending() == 0) prompt_done(*slot);
+  } catch (const std::exception& error) {
+    fail(*slot, error);
+  }
+}
+
+void Scheduler::score_prompt(Job& job, std::int64_t position, std::span<const float> logits) const {
+  const std::vector<std::int32_t>& prompt = job.request.prompt;
+  const auto next = static_cast<std::size_t>(position) + 1;
+  if (next >= prompt.size()) return;
+  if (!job.prompt_scorer) {
+    job.prompt_scorer.emplace(SamplingParams{}, model_.tokenizer().size(),
+                              std::max(0, job.request.generation.top_logprobs));
+  }
+  job.prompt_logprobs.tokens.push_back(job.prompt_scorer->score(logits, prompt[next]));
+}
+
+void Scheduler::prompt_done(Slot& slot) {
+  Job& job = *slot.job;
+  if (slot.checked > 0) verify(slot);
+  remember(*slot.session);
+  if (job.request.score_prompt) job.events->push(std::move(job.prompt_logprobs));
+}
+
+/// Computes the prompt from nothing and compares. A difference beyond rounding is our own fault and must not pass
+/// unseen.
+void Scheduler::verify(const Slot& slot) const {
+  constexpr float kRounding = 0.5F;  // of logits; a wrong state is off by whole units
+  Session cold(model_.model(), model_.ops(), options_.session);
+  cold.sync(slot.job->request.prompt);
+  float worst = 0;
+  for (std::size_t i = 0; i < cold.logits().size(); ++i) {
+    worst = std::max(worst, std::abs(cold.logits()[i] - slot.session->logits()[i]));
+  }
+  if (!(worst < kRounding)) {
+    throw_error("verify-cache: after {} reused tokens the logits differ by {} from a cold run", slot.checked, worst);
+  }
+}
+
+void Scheduler::decode_one_token_each() {
+  std::vector<Slot*> running;
+  std::vector<Session*> sessions;
+  std::vector<std::int32_t> tokens;
+  for (Slot& slot : slots_) {
+    if (slot.job == nullptr || slot.session->pending() > 0) continue;
+    Job& job = *slot.job;
+    try {
+      GeneratedToken token = job.generation.next(slot.session->logits());
+      job.generated.push_back(token.sampled.token);
+      const std::optional<FinishReason> reason = token.finish;
+      const std::int32_t id = token.sampled.token;
+      job.events->push(std::move(token));
+      if (reason) {
+        finish(slot, *reason);
+        continue;
+      }
+      running.push_back(&slot);
+      sessions.push_back(slot.session.get());
+      tokens.push_back(id);
+    } catch (const std::exception& error) {
+      fail(slot, error);
+    }
+  }
+  if (running.empty()) return;
+  const auto start = Job::Clock::now();
+  try {
+    Session::decode(sessions, tokens);
+  } catch (const std::exception& error) {
+    for (Slot* slot : running) fail(*slot, error);
+    return;
+  }
+  for (Slot* slot : running) slot->job->decode_seconds += seconds_since(start);
+}
+
+void Scheduler::finish(Slot& slot, FinishReason reason) {
+  Job& job = *slot.job;
+  if (reason != FinishReason::kCancelled && slot.session->pending() == 0) {
+    slot.session->snapshot();
+    remember(*slot.session);
+  }
+  ++stats_.requests;
+  if (reason == FinishReason::kCancelled) ++stats_.cancelled;
+  stats_.prompt_tokens += job.request.prompt.size();
+  stats_.cached_tokens += static_cast<std::uint64_t>(job.cache.cached_tokens);
+  stats_.generated_tokens += job.generated.size();
+  stats_.prefill_seconds += job.prefill_seconds;
+  stats_.decode_seconds += job.decode_seconds;
+  job.events->push(Finished{.reason = reason,
+                            .prompt_tokens = length_of(job.request.prompt),
+                            .generated_tokens = length_of(job.generated),
+                            .cache = job.cache,
+                            .queue_seconds = job.queue_seconds,
+                            .prefill_seconds = job.prefill_seconds,
+                            .decode_seconds = job.decode_seconds,
+                            .tokens = std::move(job.generated)});
+  slot.job = nullptr;
+  slot.last_use = Job::Clock::now();
+}
+
+void Scheduler::fail(Slot& slot, const std::exception& error) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  ++stats_.requests;
+  ++stats_.failed;
+  slot.job->events->push(Failed{.message = error.what(), .hint = known != nullptr ? known->hint() : ""});
+  slot.job = nullptr;
+  slot.session->reset();
+}
+
+void Scheduler::cancel_all() {
+  for (Slot& slot : slots_) {
+    if (slot.job != nullptr) finish(slot, FinishReason::kCancelled);
+  }
+}
+
+void Scheduler::remember(Session& session) {
+  for (auto& prefix : cache_.insert(session)) {
+    if (store_) store_->insert(std::move(prefix));
+  }
+}
+
+}  // namespace lily
