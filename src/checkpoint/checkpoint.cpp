@@ -176,6 +176,12 @@ std::span<const TensorView> Checkpoint::tensors() const {
   return impl_->tensors;
 }
 
+std::uint64_t Checkpoint::text_bytes() const {
+  std::uint64_t total = 0;
+  for (const auto& [name, index] : impl_->by_canonical) total += impl_->tensors[index].bytes.size();
+  return total;
+}
+
 bool Checkpoint::has(std::string_view name) const {
   return impl_->by_canonical.contains(std::string(name));
 }

@@ -34,6 +34,8 @@ class Checkpoint {
 
   /// All tensors by their names in the files (vision and mtp tensors too).
   std::span<const TensorView> tensors() const;
+  /// Bytes of the text model's tensors: what running it needs in memory.
+  std::uint64_t text_bytes() const;
 
   /// Text-model tensors by canonical name: "embed_tokens.weight", "layers.0.linear_attn.A_log", "norm.weight",
   /// "lm_head.scales". Both spellings in files are found: `language_model.model.*` / `language_model.lm_head.*` (MLX),

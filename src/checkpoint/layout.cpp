@@ -103,7 +103,10 @@ ModelPart part_of(std::string_view canonical) {
   if (canonical.starts_with("lm_head")) return ModelPart::kLmHead;
   if (has(".linear_attn.")) return ModelPart::kGatedDelta;
   if (has(".self_attn.")) return ModelPart::kAttention;
-  if (has(".mlp.gate.") || has(".mlp.shared_expert_gate.")) return ModelPart::kRouters;
+  const std::string dotted = fmt::format("{}.", canonical);  // ".mlp.gate" itself, but not ".mlp.gate_proj"
+  for (const char* router : {".mlp.gate.", ".mlp.shared_expert_gate."}) {
+    if (dotted.find(router) != std::string::npos) return ModelPart::kRouters;
+  }
   return has(".mlp.") ? ModelPart::kExperts : ModelPart::kNorms;
 }
 
