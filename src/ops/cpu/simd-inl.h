@@ -33,7 +33,8 @@ HWY_INLINE float sum_of(FloatTag d, FloatVector v) {
 template <class D, class V>
 HWY_INLINE V sigmoid(D d, V x) {
   const V one = hn::Set(d, 1.0F);
-  return hn::Div(one, hn::Add(one, hn::Exp(d, hn::Neg(x))));
+  const V exponent = hn::Min(hn::Neg(x), hn::Set(d, 88.0F));  // Exp is not defined where it overflows
+  return hn::Div(one, hn::Add(one, hn::Exp(d, exponent)));
 }
 
 /// body(tag, i) for i in steps of whole vectors, then lane by lane.

@@ -1,0 +1,331 @@
+// Every op of the CPU backend against the reference, for each instruction set of this machine and several threads.
+#include "ops/cpu/cpu_ops.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "ops/cpu/memory.h"
+#include "ops/op_cases.h"
+#include "reference/reference_ops.h"
+
+namespace lily {
+namespace {
+
+using op_cases::Random;
+
+constexpr double kTolerance = 2e-5;
+
+struct Shape {
+  std::string name;
+  ModelConfig config;
+  std::vector<std::int64_t> rows;
+};
+
+std::vector<Shape> shapes() {
+  return {{"demo", op_cases::demo_shape(), {1, 2, 7, 33, 64}},
+          {"odd", op_cases::odd_shape(), {1, 2, 7, 33, 64, 500}},
+          {"full", op_cases::full_shape(), {1, 3}}};
+}
+
+Tensor cpu_tensor(Ops& ops, std::int64_t rows, std::int64_t cols, std::span<const float> values) {
+  Tensor tensor = ops.tensor(rows, cols);
+  std::copy(values.begin(), values.end(), cpu::values(tensor));
+  return tensor;
+}
+
+struct Backend {
+  std::string name;
+  std::unique_ptr<Ops> ops;
+};
+
+std::vector<Backend> backends(const ModelConfig& config) {
+  std::vector<Backend> all;
+  for (const std::string& target : cpu_targets()) {
+    for (const int threads : {1, 3}) {
+      all.push_back(
+          {target + " x" + std::to_string(threads), make_cpu_ops(config, {.threads = threads, .target = target})});
+    }
+  }
+  return all;
+}
+
+// Runs `op` once on the reference and once on every backend, and compares the tensors that it gives.
+using Op = std::function<Tensor(Ops& ops, const std::function<Tensor(std::span<const float>, std::int64_t)>& upload)>;
+
+void check(const ModelConfig& config, const std::string& what, const Op& op, double tolerance = kTolerance) {
+  const auto reference = make_reference_ops(config);
+  const Tensor expected = op(*reference, [](std::span<const float> values, std::int64_t cols) {
+    return reference_tensor(static_cast<std::int64_t>(values.size()) / cols, cols, values);
+  });
+  const std::vector<float> expected_values = op_cases::read(*reference, expected);
+  for (Backend& backend : backends(config)) {
+    const Tensor got = op(*backend.ops, [&](std::span<const float> values, std::int64_t cols) {
+      return cpu_tensor(*backend.ops, static_cast<std::int64_t>(values.size()) / cols, cols, values);
+    });
+    const double error = op_cases::error_of(op_cases::read(*backend.ops, got), expected_values);
+    EXPECT_LE(error, tolerance) << what << ", " << backend.name;
+  }
+}
+
+void for_shapes_and_rows(const std::function<void(const ModelConfig&, std::int64_t, const std::string&)>& body) {
+  for (const Shape& shape : shapes()) {
+    for (const std::int64_t rows : shape.rows) body(shape.config, rows, shape.name + " rows " + std::to_string(rows));
+  }
+}
+
+TEST(CpuOps, EmbedGivesTheTablesRows) {
+  for_shapes_and_rows([](const ModelConfig& config, std::int64_t rows, const std::string& what) {
+    Random random(1);
+    const op_cases::RandomMatrix table(random, 1, config.vocab_size, config.hidden_size, 4, config.group_size);
+    std::vector<std::int32_t> tokens;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      tokens.push_back(static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(config.vocab_size)));
+    }
+    tokens.front() = static_cast<std::int32_t>(config.vocab_size - 1);
+    check(config, what, [&](Ops& ops, const auto&) {
+      const QuantizedMatrix parts[] = {table.view()};
+      Tensor x = ops.tensor(rows, config.hidden_size);
+      ops.embed(ops.load_linear(parts), tokens, x);
+      return x;
+    });
+  });
+}
+
+TEST(CpuOps, ProjectNormalisesAndMultipliesAllParts) {
+  for_shapes_and_rows([](const ModelConfig& config, std::int64_t rows, const std::string& what) {
+    Random random(2);
+    const std::int64_t in = config.hidden_size;
+    const op_cases::RandomMatrix wide(random, 1, 130, in, 4, config.group_size);
+    const op_cases::RandomMatrix narrow(random, 1, 3, in, 8, config.group_size);
+    const op_cases::RandomMatrix third(random, 1, 66, in, 4, config.group_size);
+    const std::vector<float> norm = op_cases::normal_values(random, in);
+    const std::vector<float> values = op_cases::normal_values(random, rows * in, 3.0F);
+    check(config, what, [&](Ops& ops, const auto& upload) {
+      const QuantizedMatrix parts[] = {wide.view(), narrow.view(), third.view()};
+      const Weight weight = ops.load_linear(parts);
+      EXPECT_EQ(weight.out, 199);
+      Tensor out = ops.tensor(rows, weight.out);
+      ops.project(upload(values, in), ops.load_vector(norm), weight, out);
+      return out;
+    });
+  });
+}
+
+TEST(CpuOps, ProjectAddAdds) {
+  for_shapes_and_rows([](const ModelConfig& config, std::int64_t rows, const std::string& what) {
+    Random random(3);
+    const std::int64_t in = config.value_rows();
+    const op_cases::RandomMatrix matrix(random, 1, config.hidden_size, in, 4, config.group_size);
+    const std::vector<float> values = op_cases::normal_values(random, rows * in);
+    const std::vector<float> before = op_cases::normal_values(random, rows * config.hidden_size);
+    check(config, what, [&](Ops& ops, const auto& upload) {
+      const QuantizedMatrix parts[] = {matrix.view()};
+      Tensor x = upload(before, config.hidden_size);
+      ops.project_add(upload(values, in), ops.load_linear(parts), x);
+      return x;
+    });
+  });
+}
+
+TEST(CpuOps, LmHeadTakesTheWantedRows) {
+  const ModelConfig config = op_cases::odd_shape();
+  Random random(4);
+  const op_cases::RandomMatrix matrix(random, 1, config.vocab_size, config.hidden_size, 4, config.group_size);
+  const std::vector<float> norm = op_cases::normal_values(random, config.hidden_size);
+  const std::vector<float> values = op_cases::normal_values(random, 9 * config.hidden_size);
+  const std::vector<std::int64_t> rows = {8, 0, 3};
+  check(config, "lm_head", [&](Ops& ops, const auto& upload) {
+    const QuantizedMatrix parts[] = {matrix.view()};
+    Tensor logits = ops.tensor(3, config.vocab_size);
+    ops.lm_head(upload(values, config.hidden_size), ops.load_vector(norm), ops.load_linear(parts), rows, logits);
+    return logits;
+  });
+}
+
+// Two timelines in one batch, the second with tokens before it; then one more token of each: the state went along.
+Op delta_op(const ModelConfig& config, const op_cases::GatedDeltaCase& weights, std::int64_t rows,
+            const std::vector<float>& projected, const std::vector<float>& later) {
+  return [=](Ops& ops, const auto& upload) {
+    const GatedDeltaWeights loaded = weights.load(ops);
+    const auto first = ops.new_state(16), second = ops.new_state(16);
+    Tensor ignored = ops.tensor(2, config.value_rows());
+    const Segment before[] = {{second.get(), 0, 2, 0}};
+    ops.gated_delta(upload(later, config.linear_rows()), loaded, 1, before, ignored);
+    Tensor out = ops.tensor(2 * rows, config.value_rows());
+    const Segment batch[] = {{first.get(), 0, rows, 0}, {second.get(), rows, rows, 2}};
+    ops.gated_delta(upload(projected, config.linear_rows()), loaded, 1, batch, out);
+    const Segment after[] = {{first.get(), 0, 1, rows}, {second.get(), 1, 1, rows + 2}};
+    ops.gated_delta(upload(later, config.linear_rows()), loaded, 1, after, ignored);
+    std::vector<float> all = op_cases::read(ops, out);
+    const std::vector<float> last = op_cases::read(ops, ignored);
+    all.insert(all.end(), last.begin(), last.end());
+    return upload(all, config.value_rows());
+  };
+}
+
+TEST(CpuOps, GatedDeltaFollowsTheRecurrence) {
+  for_shapes_and_rows([](const ModelConfig& config, std::int64_t rows, const std::string& what) {
+    Random random(5);
+    const op_cases::GatedDeltaCase weights(random, config);
+    const auto projected = op_cases::normal_values(random, 2 * rows * config.linear_rows());
+    const auto later = op_cases::normal_values(random, 2 * config.linear_rows());
+    check(config, what, delta_op(config, weights, rows, projected, later), 1e-4);
+  });
+}
+
+// As delta_op; the second timeline begins at a position inside a block of the cache.
+Op attention_op(const ModelConfig& config, const op_cases::AttentionCase& weights, std::int64_t rows,
+                std::int64_t before_rows, const std::vector<float>& projected, const std::vector<float>& earlier) {
+  return [=](Ops& ops, const auto& upload) {
+    const AttentionWeights loaded = weights.load(ops);
+    const auto first = ops.new_state(rows), second = ops.new_state(rows + before_rows);
+    Tensor ignored = ops.tensor(before_rows, config.num_attention_heads * config.head_dim);
+    const Segment before[] = {{second.get(), 0, before_rows, 0}};
+    ops.attention(upload(earlier, config.attention_rows()), loaded, 0, before, ignored);
+    Tensor out = ops.tensor(2 * rows, config.num_attention_heads * config.head_dim);
+    const Segment batch[] = {{first.get(), 0, rows, 0}, {second.get(), rows, rows, before_rows}};
+    ops.attention(upload(projected, config.attention_rows()), loaded, 0, batch, out);
+    return out;
+  };
+}
+
+TEST(CpuOps, AttentionIsCausalOverTheWholeTimeline) {
+  for_shapes_and_rows([](const ModelConfig& config, std::int64_t rows, const std::string& what) {
+    for (const std::int64_t before_rows : {1, 63, 300}) {
+      Random random(6);
+      const op_cases::AttentionCase weights(random, config);
+      const auto projected = op_cases::normal_values(random, 2 * rows * config.attention_rows());
+      const auto earlier = op_cases::normal_values(random, before_rows * config.attention_rows());
+      check(config, what + " after " + std::to_string(before_rows),
+            attention_op(config, weights, rows, before_rows, projected, earlier));
+    }
+  });
+}
+
+TEST(CpuOps, MixtureOfExpertsRoutesEveryRow) {
+  for_shapes_and_rows([](const ModelConfig& config, std::int64_t rows, const std::string& what) {
+    Random random(7);
+    const op_cases::MoeCase weights(random, config);
+    const auto values = op_cases::normal_values(random, rows * config.hidden_size);
+    check(config, what, [&](Ops& ops, const auto& upload) {
+      Tensor x = upload(values, config.hidden_size);
+      ops.mixture_of_experts(weights.load(ops), x);
+      return x;
+    });
+  });
+}
+
+// All rows alike: some experts get every row, the others none.
+TEST(CpuOps, MixtureOfExpertsWithOneRouteForAll) {
+  const ModelConfig config = op_cases::demo_shape();
+  Random random(8);
+  const op_cases::MoeCase weights(random, config);
+  const auto row = op_cases::normal_values(random, config.hidden_size);
+  std::vector<float> values;
+  for (int i = 0; i < 40; ++i) values.insert(values.end(), row.begin(), row.end());
+  check(config, "one route", [&](Ops& ops, const auto& upload) {
+    Tensor x = upload(values, config.hidden_size);
+    ops.mixture_of_experts(weights.load(ops), x);
+    return x;
+  });
+}
+
+// Sums and products far beyond what a model makes, but finite, give no NaN.
+TEST(CpuOps, ExtremeInputsGiveNoNan) {
+  const ModelConfig config = op_cases::demo_shape();
+  Random random(9);
+  const op_cases::MoeCase moe(random, config);
+  const op_cases::GatedDeltaCase delta(random, config);
+  const op_cases::AttentionCase attention(random, config);
+  for (Backend& backend : backends(config)) {
+    Ops& ops = *backend.ops;
+    for (const float size : {0.0F, 1e-30F, 1e4F, 1e18F}) {
+      const auto expect_finite = [&](const Tensor& tensor) {
+        const std::vector<float> values = op_cases::read(ops, tensor);
+        EXPECT_TRUE(std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }))
+            << backend.name << " size " << size;
+      };
+      const auto input = [&](std::int64_t cols) {
+        return cpu_tensor(ops, 5, cols, op_cases::normal_values(random, 5 * cols, size));
+      };
+      const auto state = ops.new_state(5);
+      const Segment batch[] = {{state.get(), 0, 5, 0}};
+      Tensor x = input(config.hidden_size);
+      ops.mixture_of_experts(moe.load(ops), x);
+      if (size < 1e10F) expect_finite(x);
+      Tensor mixed = ops.tensor(5, config.value_rows());
+      ops.gated_delta(input(config.linear_rows()), delta.load(ops), 0, batch, mixed);
+      expect_finite(mixed);
+      Tensor attended = ops.tensor(5, config.num_attention_heads * config.head_dim);
+      ops.attention(input(config.attention_rows()), attention.load(ops), 0, batch, attended);
+      expect_finite(attended);
+    }
+  }
+}
+
+// A state's bytes taken out and put into another continue exactly as the first.
+TEST(CpuOps, StatesCanBeCopiedThroughBytes) {
+  const ModelConfig config = op_cases::odd_shape();
+  Random random(10);
+  const op_cases::GatedDeltaCase delta(random, config);
+  const op_cases::AttentionCase attention(random, config);
+  const auto ops = make_cpu_ops(config, {.threads = 2, .target = ""});
+  const auto linear =
+      cpu_tensor(*ops, 9, config.linear_rows(), op_cases::normal_values(random, 9 * config.linear_rows()));
+  const auto full =
+      cpu_tensor(*ops, 9, config.attention_rows(), op_cases::normal_values(random, 9 * config.attention_rows()));
+  const GatedDeltaWeights delta_weights = delta.load(*ops);
+  const AttentionWeights attention_weights = attention.load(*ops);
+  const auto run = [&](SequenceState& state, std::int64_t position) {
+    const Segment batch[] = {{&state, 0, 9, position}};
+    Tensor mixed = ops->tensor(9, config.value_rows());
+    Tensor attended = ops->tensor(9, config.num_attention_heads * config.head_dim);
+    ops->gated_delta(linear, delta_weights, 2, batch, mixed);
+    ops->attention(full, attention_weights, 1, batch, attended);
+    std::vector<float> all = op_cases::read(*ops, mixed);
+    const std::vector<float> more = op_cases::read(*ops, attended);
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const auto first = ops->new_state(20), second = ops->new_state(33);
+  const std::vector<float> fresh = run(*first, 0);
+  std::vector<std::byte> recurrent(first->recurrent_bytes()), kv(9 * first->kv_bytes_per_token());
+  first->read_recurrent(recurrent);
+  first->read_kv(0, 9, kv);
+  second->write_recurrent(recurrent);
+  second->write_kv(0, 4, std::span(kv).first(4 * first->kv_bytes_per_token()));
+  second->write_kv(4, 9, std::span(kv).subspan(4 * first->kv_bytes_per_token()));
+  EXPECT_EQ(first->layout(), second->layout());
+  EXPECT_EQ(run(*first, 9), run(*second, 9));
+  second->reset();
+  EXPECT_EQ(run(*second, 0), fresh);
+}
+
+// The same results whatever the number of threads, to the bit.
+TEST(CpuOps, ThreadsDoNotChangeResults) {
+  const ModelConfig config = op_cases::demo_shape();
+  Random random(11);
+  const op_cases::MoeCase weights(random, config);
+  const auto values = op_cases::normal_values(random, 65 * config.hidden_size);
+  std::vector<std::vector<float>> results;
+  for (const int threads : {1, 2, 5}) {
+    const auto ops = make_cpu_ops(config, {.threads = threads, .target = ""});
+    Tensor x = cpu_tensor(*ops, 65, config.hidden_size, values);
+    ops->mixture_of_experts(weights.load(*ops), x);
+    results.push_back(op_cases::read(*ops, x));
+  }
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(results[0], results[2]);
+}
+
+TEST(CpuOps, UnknownTargetIsAnError) {
+  EXPECT_ANY_THROW(make_cpu_ops(op_cases::demo_shape(), {.threads = 1, .target = "mmx"}));
+  EXPECT_EQ(cpu_targets().back(), "portable");
+}
+
+}  // namespace
+}  // namespace lily

@@ -1,0 +1,79 @@
+#include "support/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace lily {
+namespace {
+
+TEST(ThreadPool, RunsEveryItemOnce) {
+  for (const int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.size(), threads);
+    for (const std::int64_t items : {0, 1, 2, 3, 100, 10000}) {
+      std::vector<int> counts(static_cast<std::size_t>(items));
+      std::atomic<bool> bad_thread{false};
+      pool.run(items, [&](std::int64_t item, int thread) noexcept {
+        ++counts[static_cast<std::size_t>(item)];
+        if (thread < 0 || thread >= threads) bad_thread = true;
+      });
+      EXPECT_TRUE(std::all_of(counts.begin(), counts.end(), [](int count) { return count == 1; }));
+      EXPECT_FALSE(bad_thread);
+    }
+  }
+}
+
+// Plain memory written by one job is seen by the next, whichever threads run them.
+TEST(ThreadPool, OneJobSeesWhatTheLastOneWrote) {
+  ThreadPool pool(4);
+  std::vector<int> values(64);
+  for (int job = 0; job < 3000; ++job) {
+    pool.run(64, [&](std::int64_t item, int) noexcept {
+      const auto i = static_cast<std::size_t>(job % 2 == 0 ? item : 63 - item);
+      ++values[i];
+    });
+  }
+  EXPECT_TRUE(std::all_of(values.begin(), values.end(), [](int value) { return value == 3000; }));
+}
+
+TEST(ThreadPool, WorkersThatParkedComeBack) {
+  ThreadPool pool(3);
+  for (int i = 0; i < 20; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::atomic<int> done{0};
+    pool.run(17, [&](std::int64_t, int) noexcept { ++done; });
+    EXPECT_EQ(done, 17);
+  }
+}
+
+// A thread that is stuck in one item does not keep the others from doing the rest.
+TEST(ThreadPool, OneSlowItemHoldsUpNoOther) {
+  ThreadPool pool(2);
+  std::atomic<int> others{0};
+  std::atomic<bool> saw_all{false};
+  pool.run(50, [&](std::int64_t item, int) noexcept {
+    if (item != 0) {
+      ++others;
+      return;
+    }
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (others < 49 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    saw_all = others == 49;
+  });
+  EXPECT_TRUE(saw_all);
+}
+
+TEST(ThreadPool, UsableCoresIsSane) {
+  EXPECT_GE(usable_cores(), 1);
+  EXPECT_LE(usable_cores(), std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
+}
+
+}  // namespace
+}  // namespace lily
