@@ -91,7 +91,9 @@ class ReplyWriter {
 };
 
 void run(const RunOptions& options) {
-  LoadedModel loaded(options.load);
+  LoadOptions load = options.load;
+  load.context = options.context;
+  LoadedModel loaded(load);
   const std::vector<std::int32_t> prompt = prompt_tokens(loaded.tokenizer(), options);
   Session session(loaded.model(), loaded.ops(), {.capacity = options.context});
   std::signal(SIGINT, [](int) { interrupted = 1; });

@@ -47,6 +47,7 @@ struct Engine::Impl {
   std::condition_variable changed;
   std::deque<std::shared_ptr<Job>> waiting;
   EngineStats stats;
+  std::uint64_t left_while_waiting = 0;  // requests whose client went away before they had a turn
   bool stopping = false;
 
   std::thread thread;  // last: it uses all of the above
@@ -80,9 +81,10 @@ void Engine::Impl::run() {
 
 /// A client that left while its request was waiting frees its place in the queue.
 void Engine::Impl::end_waiting_cancelled() {
-  std::erase_if(waiting, [](const std::shared_ptr<Job>& job) {
+  std::erase_if(waiting, [this](const std::shared_ptr<Job>& job) {
     if (!job->events->cancelled()) return false;
     job->events->push(Finished{.reason = FinishReason::kCancelled});
+    ++left_while_waiting;
     return true;
   });
 }
@@ -98,6 +100,12 @@ std::unique_ptr<Stream> Engine::submit(EngineRequest request) {
   const auto length = static_cast<std::int64_t>(request.prompt.size());
   const std::int64_t capacity = impl_->options.session.capacity;
   if (length == 0) throw_error("the prompt has no tokens");
+  for (const std::int32_t token : request.prompt) {
+    if (token < 0 || token >= impl_->model.tokenizer().size()) {
+      throw_error("the prompt has token id {}, the tokenizer's ids are 0 to {}", token,
+                  impl_->model.tokenizer().size() - 1);
+    }
+  }
   if (length > capacity) throw_error("the prompt has {} tokens, the context is {}", length, capacity);
   const LoadedModel& model = impl_->model;
   Generation generation(model.tokenizer(), model.config().eos_token_ids, request.generation,
@@ -117,6 +125,8 @@ std::unique_ptr<Stream> Engine::submit(EngineRequest request) {
 EngineStats Engine::stats() const {
   const std::lock_guard lock(impl_->mutex);
   EngineStats stats = impl_->stats;
+  stats.requests += impl_->left_while_waiting;
+  stats.cancelled += impl_->left_while_waiting;
   stats.waiting = static_cast<std::int64_t>(impl_->waiting.size());
   return stats;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "model/memory_forecast.h"
 #include "ops/cpu/cpu_ops.h"
 #include "support/error.h"
 
@@ -15,8 +16,10 @@ std::string choose_device(const std::string& wanted) {
   throw Error(fmt::format("there is no device '{}' in this build", wanted), "use --device auto or cpu");
 }
 
-std::unique_ptr<Ops> make_ops(const std::string& device, const ModelConfig& config, const LoadOptions& options) {
+std::unique_ptr<Ops> make_ops(const std::string& device, const ModelConfig& config, std::uint64_t text_bytes,
+                              const LoadOptions& options) {
   LILY_CHECK(device == "cpu");
+  require_memory(config, text_bytes, options.context, kCpuMemory);
   return make_cpu_ops(config, {.threads = options.threads});
 }
 
@@ -38,7 +41,7 @@ LoadedModel::LoadedModel(const LoadOptions& options)
     : checkpoint_(Checkpoint::open(resolve_model(options.model))),
       tokenizer_(Tokenizer::open(checkpoint_.directory())),
       device_(choose_device(options.device)),
-      ops_(make_ops(device_, checkpoint_.config(), options)),
+      ops_(make_ops(device_, checkpoint_.config(), checkpoint_.text_bytes(), options)),
       model_(load_model(checkpoint_, *ops_, options.progress)),
       id_(hash_of(checkpoint_)) {
   if (tokenizer_.size() > config().vocab_size) {

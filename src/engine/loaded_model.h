@@ -15,11 +15,11 @@
 namespace lily {
 
 struct LoadOptions {
-  std::string model = "demo";   // directory, Hugging Face id in the local cache, or "demo"
-  std::string device = "auto";  // auto, cpu, and what this build has besides
-  int threads = 0;              // 0: the cores this process may use
-  std::string activations;      // CPU: "float32" or "int8"; empty: the backend's default
-  std::int64_t context = 0;     // tokens a session may hold, for the memory forecast; 0: chosen by the caller later
+  std::string model = "demo";                                // directory, Hugging Face id in the local cache, or "demo"
+  std::string device = "auto";                               // auto, cpu, and what this build has besides
+  int threads = 0;                                           // 0: the cores this process may use
+  std::string activations;                                   // CPU: "float32" or "int8"; empty: the backend's default
+  std::int64_t context = 32768;                              // tokens of a session, for the memory forecast
   std::function<void(std::int64_t, std::int64_t)> progress;  // layers done, layers
 };
 
