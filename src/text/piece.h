@@ -3,6 +3,7 @@
 // tokenizer.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,9 @@ namespace lily {
 struct Piece {
   std::string text;
   bool control = false;  // `text` is exactly one added token, e.g. "<|im_start|>"
+  /// The ids that spell `text`, where they are known because the model sampled them: they are taken as they are, since
+  /// encoding the text anew can give others. Empty otherwise.
+  std::vector<std::int32_t> tokens = {};
 };
 using Pieces = std::vector<Piece>;
 
