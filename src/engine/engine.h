@@ -66,7 +66,7 @@ struct Finished {
   double queue_seconds = 0;
   double prefill_seconds = 0;
   double decode_seconds = 0;
-  std::vector<std::int32_t> tokens = {};  // what was generated, exactly
+  std::vector<std::int32_t> tokens = {};  // what was generated, exactly; without the end token
 };
 
 struct Failed {

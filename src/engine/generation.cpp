@@ -42,6 +42,7 @@ GeneratedToken Generation::next(std::span<const float> logits) {
   const bool ends = !options_.ignore_eos && std::find(eos_.begin(), eos_.end(), token) != eos_.end();
   if (!ends) add_text(token, result);
   if (ends) {
+    result.is_end = true;
     result.finish = FinishReason::kStop;
   } else if (!result.finish && count_ == limit_) {
     result.finish = FinishReason::kLength;

@@ -39,6 +39,7 @@ struct GeneratedToken {
   std::string text;     // ordinary text
   std::string control;  // spelling of an added token, e.g. "</think>"; comes after `text`
   Sampled sampled;
+  bool is_end = false;  // an end token: it has no text and is no part of the reply
   std::optional<FinishReason> finish;  // set on the last one
 };
 

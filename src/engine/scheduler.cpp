@@ -204,7 +204,7 @@ void Scheduler::decode_one_token_each() {
     Job& job = *slot.job;
     try {
       GeneratedToken token = job.generation.next(slot.session->logits());
-      job.generated.push_back(token.sampled.token);
+      if (!token.is_end) job.generated.push_back(token.sampled.token);
       const std::optional<FinishReason> reason = token.finish;
       const std::int32_t id = token.sampled.token;
       job.events->push(std::move(token));
@@ -240,12 +240,12 @@ void Scheduler::finish(Slot& slot, FinishReason reason) {
   if (reason == FinishReason::kCancelled) ++stats_.cancelled;
   stats_.prompt_tokens += job.request.prompt.size();
   stats_.cached_tokens += static_cast<std::uint64_t>(job.cache.cached_tokens);
-  stats_.generated_tokens += job.generated.size();
+  stats_.generated_tokens += static_cast<std::uint64_t>(job.generation.count());
   stats_.prefill_seconds += job.prefill_seconds;
   stats_.decode_seconds += job.decode_seconds;
   job.events->push(Finished{.reason = reason,
                             .prompt_tokens = length_of(job.request.prompt),
-                            .generated_tokens = length_of(job.generated),
+                            .generated_tokens = job.generation.count(),
                             .cache = job.cache,
                             .queue_seconds = job.queue_seconds,
                             .prefill_seconds = job.prefill_seconds,
