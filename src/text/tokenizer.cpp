@@ -168,18 +168,20 @@ std::vector<std::int32_t> Tokenizer::encode(const Pieces& pieces) const {
   std::vector<std::int32_t> ids;
   std::string text;
   for (const Piece& piece : pieces) {
-    if (!piece.control) {
+    if (!piece.control && piece.tokens.empty()) {
       text += piece.text;
       continue;
     }
-    const auto id = added_token(piece.text);
-    if (!id) {
+    impl_->encode_text(text, ids);
+    text.clear();
+    if (!piece.tokens.empty()) {
+      ids.insert(ids.end(), piece.tokens.begin(), piece.tokens.end());
+    } else if (const auto id = added_token(piece.text)) {
+      ids.push_back(*id);
+    } else {
       throw Error(fmt::format("the tokenizer has no added token '{}'", piece.text),
                   "the model's tokenizer.json is not that of a Qwen3.6 chat model");
     }
-    impl_->encode_text(text, ids);
-    text.clear();
-    ids.push_back(*id);
   }
   impl_->encode_text(text, ids);
   return ids;

@@ -33,8 +33,8 @@ class Tokenizer {
   std::vector<std::int32_t> encode_text(std::string_view text) const;
   /// Text in which spellings of added tokens become them, as Hugging Face's encode does.
   std::vector<std::int32_t> encode_with_control(std::string_view text) const;
-  /// Rendered chat: control pieces become their token, the text between them is encoded as ordinary text. Error where
-  /// the tokenizer lacks a control piece.
+  /// Rendered chat: control pieces become their token, pieces with known tokens are these, the text between them is
+  /// encoded as ordinary text. Error where the tokenizer lacks a control piece.
   std::vector<std::int32_t> encode(const Pieces& pieces) const;
 
   /// The bytes of one token; added tokens give their spelling, ids without a token give nothing.
