@@ -1,22 +1,19 @@
 #include "checkpoint/synthetic.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <mutex>
+#include <array>
+#include <cstddef>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/layout.h"
+#include "checkpoint/mlx_format.h"
+#include "checkpoint/parallel_items.h"
 #include "checkpoint/synthetic_values.h"
-#include "support/error.h"
-#include "support/json.h"
 #include "support/mapped_file.h"
-#include "support/thread_pool.h"
 
 namespace lily {
 namespace {
@@ -36,20 +33,13 @@ struct Source {
 };
 
 std::vector<Source> sources_of(const std::vector<LayoutEntry>& layout) {
+  constexpr std::array<Fill, 3> kMatrix = {fill_codes, fill_scales, fill_biases};
   std::vector<Source> sources;
   for (const LayoutEntry& entry : layout) {
-    const std::string name = mlx_name(entry.name);
-    if (entry.bits == 0) {
-      sources.push_back({{.name = name, .dtype = DType::kBF16, .shape = entry.shape}, &entry, fill_plain});
-      continue;
+    std::size_t part = 0;
+    for (TensorSpec& spec : mlx_tensors(entry)) {
+      sources.push_back({std::move(spec), &entry, entry.bits == 0 ? fill_plain : kMatrix[part++]});
     }
-    std::vector<std::int64_t> words = entry.shape;
-    words.back() = words.back() * entry.bits / 32;
-    std::vector<std::int64_t> groups = entry.shape;
-    groups.back() /= 64;
-    sources.push_back({{.name = name + ".weight", .dtype = DType::kU32, .shape = words}, &entry, fill_codes});
-    sources.push_back({{.name = name + ".scales", .dtype = DType::kBF16, .shape = groups}, &entry, fill_scales});
-    sources.push_back({{.name = name + ".biases", .dtype = DType::kBF16, .shape = groups}, &entry, fill_biases});
   }
   return sources;
 }
@@ -70,16 +60,6 @@ std::vector<Chunk> chunks_of(const std::vector<Source>& sources) {
     }
   }
   return chunks;
-}
-
-json quantization_json(const ModelConfig& c) {
-  json quantization = {{"group_size", 64}, {"bits", 4}, {"mode", "affine"}};
-  for (std::int64_t i = 0; i < c.num_hidden_layers; ++i) {
-    for (const char* router : {"gate", "shared_expert_gate"}) {
-      quantization[fmt::format("language_model.model.layers.{}.mlp.{}", i, router)] = {{"group_size", 64}, {"bits", 8}};
-    }
-  }
-  return quantization;
 }
 
 json config_json(const ModelConfig& c) {
@@ -119,7 +99,7 @@ json config_json(const ModelConfig& c) {
                      {"dtype", "bfloat16"}};
   return {{"architectures", {"Qwen3_5MoeForConditionalGeneration"}},
           {"model_type", "qwen3_5_moe"},
-          {"quantization", quantization_json(c)},
+          {"quantization", mlx_quantization(c)},
           {"text_config", text},
           {"tie_word_embeddings", false}};
 }
@@ -137,37 +117,22 @@ bool copy_tokenizer(CheckpointWriter& writer, const fs::path& from, std::int64_t
 void write_tensors(CheckpointWriter& writer, const std::vector<Source>& sources, const SyntheticOptions& options,
                    std::uint64_t total, const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
   const std::vector<Chunk> chunks = chunks_of(sources);
-  ThreadPool pool(std::max(1, options.threads));
-  std::vector<std::vector<std::byte>> buffers(static_cast<std::size_t>(pool.size()), std::vector<std::byte>(kChunk));
-  std::mutex mutex;
-  std::exception_ptr failure;
-  std::atomic<bool> stop{false};
+  const int threads = std::max(1, options.threads);
+  std::vector<std::vector<std::byte>> buffers(static_cast<std::size_t>(threads), std::vector<std::byte>(kChunk));
   std::uint64_t done = 0;
-
-  const auto write_chunk = [&](const Chunk& chunk, std::vector<std::byte>& buffer) {
-    const Source& source = sources[chunk.tensor];
-    const std::span<std::byte> bytes = std::span(buffer).first(static_cast<std::size_t>(chunk.size));
-    source.fill(*source.entry, options.seed, chunk.offset, bytes);
-    writer.write(chunk.tensor, chunk.offset, bytes);
-  };
-  // In rounds, so that progress comes from the calling thread.
-  constexpr std::size_t kRound = 64;
-  for (std::size_t first = 0; first < chunks.size() && !stop; first += kRound) {
-    const std::size_t count = std::min(kRound, chunks.size() - first);
-    pool.run(static_cast<std::int64_t>(count), [&](std::int64_t item, int thread) noexcept {
-      if (stop) return;
-      try {
-        write_chunk(chunks[first + static_cast<std::size_t>(item)], buffers[static_cast<std::size_t>(thread)]);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        failure = std::current_exception();
-        stop = true;
-      }
-    });
-    for (std::size_t i = first; i < first + count; ++i) done += chunks[i].size;
-    if (progress) progress(done, total);
-  }
-  if (failure) std::rethrow_exception(failure);
+  parallel_items(
+      chunks.size(), threads,
+      [&](std::size_t i, std::size_t thread) {
+        const Chunk& chunk = chunks[i];
+        const Source& source = sources[chunk.tensor];
+        const std::span<std::byte> bytes = std::span(buffers[thread]).first(static_cast<std::size_t>(chunk.size));
+        source.fill(*source.entry, options.seed, chunk.offset, bytes);
+        writer.write(chunk.tensor, chunk.offset, bytes);
+      },
+      [&](std::size_t i) {
+        done += chunks[i].size;
+        if (progress) progress(done, total);
+      });
 }
 
 }  // namespace
