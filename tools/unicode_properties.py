@@ -35,7 +35,8 @@ def active_in_nfc():
         # A composed character's parts after the first are what composes with the character before.
         active.update(ord(part) for part in decomposed[1:])
         low, high = chr(0x334), chr(0x345)  # combining classes 1 and 240, the lowest and the highest
-        if nfc(character) != character or nfd(character + low) == low + character or nfd(high + character) == character + high:
+        moves = nfd(character + low) == low + character or nfd(high + character) == character + high
+        if moves or nfc(character) != character:
             active.add(c)
     return active | {0x334, 0x345}
 
