@@ -3,7 +3,19 @@
 // names.
 #pragma once
 
+#include "kernels/attention_merge.metal"
+#include "kernels/attention_step.metal"
+#include "kernels/embed.metal"
+#include "kernels/experts_down_step.metal"
+#include "kernels/experts_up_step.metal"
+#include "kernels/gated_delta_step.metal"
+#include "kernels/project_add_step.metal"
+#include "kernels/project_step.metal"
+#include "kernels/route_step.metal"
+#include "kernels/select_adjust.metal"
+#include "kernels/select_token.metal"
 #include "kernels/zero.metal"
+#include "kernels/cuda/step_mma.metal"
 
 // Last: MSL's words are macros until here.
 #include "kernels/shim/host/undefine_msl.h"

@@ -1,0 +1,52 @@
+// The tensor cores' own instruction, for kernels that have a body of their own on CUDA: one simdgroup adds a 16 x 16
+// times 16 x 8 product of bf16 values to 16 x 8 floats.
+//
+// With g = lane / 4 and t = lane % 4 a lane holds, two values a word:
+//   a[0] = A[g][2t, 2t+1]   a[1] = A[g+8][2t, 2t+1]   a[2] = A[g][2t+8, 2t+9]   a[3] = A[g+8][2t+8, 2t+9]
+//   b[0] = B[2t, 2t+1][g]   b[1] = B[2t+8, 2t+9][g]
+//   c[0], c[1] = C[g][2t, 2t+1]                        c[2], c[3] = C[g+8][2t, 2t+1]
+// Metal never sees this file. The emulator runs it by its definition.
+#pragma once
+
+#include "lily.h"
+
+#if defined(__CUDACC__)
+#define LILY_MMA
+METAL_FUNC void mma_16x8x16(thread float* c, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+#elif !defined(__METAL_VERSION__)
+#define LILY_MMA
+inline void mma_16x8x16(float* c, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1,
+                        const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  const lily::emulated::Where where{file, line};
+  float a[16][16], b[16][8];
+  const auto spread = [](uint pair, float* first, int step) {
+    const std::uint32_t halves[2] = {pair << 16, pair & 0xffff0000U};
+    for (int i = 0; i < 2; ++i) std::memcpy(first + i * step, &halves[i], 4);
+  };
+  const auto gather = [&](uint low, uint high, auto place) {
+    const std::uint64_t* all = lily::emulated::exchange(low | std::uint64_t{high} << 32, where);
+    for (unsigned lane = 0; lane < 32; ++lane)
+      place(lane / 4, lane % 4 * 2, static_cast<uint>(all[lane]), static_cast<uint>(all[lane] >> 32));
+  };
+  gather(a0, a1, [&](unsigned g, unsigned k, uint low, uint high) {
+    spread(low, &a[g][k], 1);
+    spread(high, &a[g + 8][k], 1);
+  });
+  gather(a2, a3, [&](unsigned g, unsigned k, uint low, uint high) {
+    spread(low, &a[g][k + 8], 1);
+    spread(high, &a[g + 8][k + 8], 1);
+  });
+  gather(b0, b1, [&](unsigned g, unsigned k, uint low, uint high) {
+    spread(low, &b[k][g], 8);
+    spread(high, &b[k + 8][g], 8);
+  });
+  const unsigned lane = lily::emulated::self->lane, row = lane / 4, column = lane % 4 * 2;
+  for (unsigned i = 0; i < 4; ++i)
+    for (unsigned k = 0; k < 16; ++k) c[i] += a[row + i / 2 * 8][k] * b[k][column + i % 2];
+}
+#endif
