@@ -66,6 +66,7 @@ std::optional<ReplyStep> ChatReply::next(std::chrono::milliseconds timeout) {
   ReplyStep step;
   if (auto* token = std::get_if<GeneratedToken>(&*event)) {
     step.token = std::move(token->sampled);
+    step.in_reasoning = parser_.in_reasoning();
     if (!token->text.empty()) take(parser_.push(token->text, false), step);
     if (!token->control.empty()) take(parser_.push(token->control, true), step);
   } else if (const auto* progress = std::get_if<PrefillProgress>(&*event)) {

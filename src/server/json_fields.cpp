@@ -1,0 +1,88 @@
+#include "server/json_fields.h"
+
+#include <cmath>
+
+namespace lily {
+
+JsonFields::JsonFields(const Json& object, std::string path) : object_(&object), path_(std::move(path)) {
+  if (!object.is_object()) {
+    throw ApiError(
+        {}, fmt::format("{} is {}, expected an object", path_.empty() ? "the request body" : path_, object.type_name()),
+        path_);
+  }
+}
+
+const JsonFields::Json* JsonFields::find(const char* name) const {
+  const auto found = object_->find(name);
+  return found == object_->end() || found->is_null() ? nullptr : &*found;
+}
+
+std::optional<bool> JsonFields::boolean(const char* name) const {
+  const Json* value = find(name);
+  if (value == nullptr) return {};
+  if (!value->is_boolean()) wrong_type(name, *value, "a boolean");
+  return value->get<bool>();
+}
+
+std::optional<std::int64_t> JsonFields::integer(const char* name, std::int64_t least, std::int64_t most) const {
+  const Json* value = find(name);
+  if (value == nullptr) return {};
+  // Some clients write whole numbers as 1.0.
+  const double number = value->is_number() ? value->get<double>() : std::nan("");
+  if (!(std::floor(number) == number)) wrong_type(name, *value, "an integer");
+  if (number < static_cast<double>(least) || number > static_cast<double>(most)) {
+    fail(name, fmt::format("is {}, expected {} to {}", value->dump(), least, most));
+  }
+  return value->is_number_float() ? static_cast<std::int64_t>(number) : value->get<std::int64_t>();
+}
+
+std::optional<float> JsonFields::number(const char* name, double least, double most) const {
+  const Json* value = find(name);
+  if (value == nullptr) return {};
+  if (!value->is_number()) wrong_type(name, *value, "a number");
+  const auto number = value->get<double>();
+  if (!(number >= least && number <= most))
+    fail(name, fmt::format("is {}, expected {} to {}", value->dump(), least, most));
+  return static_cast<float>(number);
+}
+
+std::optional<std::string> JsonFields::text(const char* name) const {
+  const Json* value = find(name);
+  if (value == nullptr) return {};
+  if (!value->is_string()) wrong_type(name, *value, "a string");
+  return value->get<std::string>();
+}
+
+std::vector<std::string> JsonFields::texts(const char* name, std::size_t most) const {
+  const Json* value = find(name);
+  if (value == nullptr) return {};
+  if (value->is_string()) return {value->get<std::string>()};
+  if (!value->is_array()) wrong_type(name, *value, "a string or an array of strings");
+  if (value->size() > most) fail(name, fmt::format("has {} entries, at most {} are allowed", value->size(), most));
+  std::vector<std::string> texts;
+  for (const Json& entry : *value) {
+    if (!entry.is_string()) wrong_type(name, entry, "strings only");
+    texts.push_back(entry.get<std::string>());
+  }
+  return texts;
+}
+
+std::optional<JsonFields> JsonFields::object(const char* name) const {
+  const Json* value = find(name);
+  if (value == nullptr) return {};
+  if (!value->is_object()) wrong_type(name, *value, "an object");
+  return JsonFields(*value, path_of(name));
+}
+
+void JsonFields::fail(const char* name, const std::string& message) const {
+  throw ApiError({}, fmt::format("{} {}", path_of(name), message), path_of(name));
+}
+
+void JsonFields::wrong_type(const char* name, const Json& found, const char* expected) const {
+  std::string shown = found.dump(-1, ' ', false, Json::error_handler_t::replace);
+  constexpr std::size_t kLongest = 60;
+  if (shown.size() > kLongest) shown = std::string(found.type_name());
+  fail(name, fmt::format("is {}, expected {}", shown, expected));
+}
+
+}  // namespace lily
