@@ -1,15 +1,13 @@
 # What the GPU parts of lily are built with.
 
-# Flags for a target that compiles .metal files for the host: MSL's implicit conversions are C++'s warnings, and the
-# attributes of builtins turn into [[maybe_unused]] parameters.
-function(lily_kernel_flags target)
-  target_compile_options(${target} PRIVATE -O2 -Wall -Wextra -Werror -Wno-attributes -Wno-unknown-pragmas
-                                           -Wno-unused-value -Wno-unused-variable -Wno-missing-field-initializers)
-  if(LILY_SANITIZE)
-    target_compile_options(${target} PRIVATE -fsanitize=${LILY_SANITIZE} -fno-sanitize-recover=all
-                                             -fno-omit-frame-pointer)
-    target_link_options(${target} PRIVATE -fsanitize=${LILY_SANITIZE})
-  endif()
+# lily_host_kernels(lily_kernels a.metal b.metal): adds kernel files to a target as C++, for the emulator and for what
+# launches are checked against. Optimised always, or tests take minutes.
+function(lily_host_kernels target)
+  target_sources(${target} PRIVATE ${ARGN})
+  set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX
+    COMPILE_OPTIONS "-x;c++;-O2;-Wno-unknown-pragmas;-Wno-conversion"
+    COMPILE_DEFINITIONS LILY_DEFINE_ENTRIES)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src/kernels/shim/host)
 endfunction()
 
 # lily_embed(lily_device cuda_images a.fatbin b.fatbin): the files' bytes in the target, as embedded::cuda_images()

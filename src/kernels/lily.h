@@ -19,9 +19,9 @@
 //     threadgroup memory for one struct, declared in the kernel itself; garbage at first. At most 32 KiB in all.
 //
 // Dialect, kept so that every toolchain takes it: METAL_FUNC on every helper; vec<T, N> with [] and no vector
-// constructors, swizzles or arithmetic; bfloat converted explicitly both ways; float literals with f; 32-bit atomics,
-// relaxed; no lambdas, globals, recursion, goto, double (tools/msl_check tells). A buffer that is written is never the
-// same memory as another argument.
+// constructors, swizzles or arithmetic; bfloat converted explicitly both ways; float literals with f; a method that hands
+// a member on as `thread T*` is declared `void f() thread`; 32-bit atomics, relaxed; no lambdas, globals, recursion,
+// goto, double (tools/msl_check tells). A buffer that is written is never the same memory as another argument.
 #pragma once
 
 #include <metal_stdlib>

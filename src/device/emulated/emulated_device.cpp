@@ -92,7 +92,7 @@ class EmulatedDevice : public Device {
   }
   void do_wait(Ticket ticket) override {
     while (!queue_.empty() && queue_.front().ticket <= ticket) {
-      const Submission submission = std::move(queue_.front());
+      Submission submission = std::move(queue_.front());
       queue_.pop_front();
       run(submission.commands);
     }
@@ -106,7 +106,12 @@ class EmulatedDevice : public Device {
   };
 
   /// Dispatches between two barriers run in a shuffled order.
-  void run(const CommandList& commands) {
+  void run(CommandList& commands) {
+    std::vector<void*> arguments;  // of all dispatches: until device_to_host() the GPU's threads may read them
+    for (const CommandList::Argument& argument : commands.arguments) {
+      arguments.push_back(argument.buffer == nullptr ? &commands.values[argument.offset]
+                                                     : data_of(*argument.buffer) + argument.offset);
+    }
     const auto end = commands.dispatches.end();
     for (auto first = commands.dispatches.begin(); first != end;) {
       const auto last = std::find_if(first + 1, end, [](const CommandList::Dispatch& d) { return d.barrier; });
@@ -114,21 +119,14 @@ class EmulatedDevice : public Device {
       for (auto dispatch = first; dispatch != last; ++dispatch) stage.push_back(&*dispatch);
       std::shuffle(stage.begin(), stage.end(), random_);
       emulator_.fence();
-      for (const CommandList::Dispatch* dispatch : stage) run(commands, *dispatch);
+      for (const CommandList::Dispatch* dispatch : stage) {
+        const Extent& groups = dispatch->groups;
+        emulator_.run(*dispatch->entry, arguments.data() + dispatch->first_argument, {groups.x, groups.y, groups.z});
+      }
       first = last;
     }
     emulator_.fence();
     emulator_.device_to_host();
-  }
-
-  void run(const CommandList& commands, const CommandList::Dispatch& dispatch) {
-    std::vector<std::byte> values = commands.values;
-    std::vector<void*> arguments;
-    for (const CommandList::Argument& argument : commands.arguments_of(dispatch)) {
-      arguments.push_back(argument.buffer == nullptr ? &values[argument.offset]
-                                                     : data_of(*argument.buffer) + argument.offset);
-    }
-    emulator_.run(*dispatch.entry, arguments.data(), {dispatch.groups.x, dispatch.groups.y, dispatch.groups.z});
   }
 
   DeviceInfo info_;

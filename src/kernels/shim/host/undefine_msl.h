@@ -1,4 +1,6 @@
-// Gives the words that the host's <metal_stdlib> took as macros back to C++ (no include guard: it may follow each use).
+// Gives the words that the host's <metal_stdlib> took as macros back to C++, and its warnings. Once, after all kernels.
+#pragma once
+
 #undef device
 #undef threadgroup
 #undef thread
@@ -14,3 +16,5 @@
 #undef threads_per_threadgroup
 #undef threadgroups_per_grid
 #undef simdgroups_per_threadgroup
+
+#pragma GCC diagnostic pop
