@@ -1,0 +1,68 @@
+#include "server/access.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+
+namespace lily {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return result;
+}
+
+/// "[::1]:8080" -> "::1", "name:80" -> "name".
+std::string host_name(std::string_view host) {
+  if (!host.empty() && host.front() == '[') return std::string(host.substr(1, host.find(']') - 1));
+  return lower(host.substr(0, host.find(':')));
+}
+
+bool is_ip_address(const std::string& name) {
+  in6_addr address{};
+  return ::inet_pton(AF_INET, name.c_str(), &address) == 1 || ::inet_pton(AF_INET6, name.c_str(), &address) == 1;
+}
+
+}  // namespace
+
+bool equal_in_constant_time(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
+  }
+  return difference == 0;
+}
+
+bool key_is_right(const AccessRules& rules, std::string_view authorization, std::string_view x_api_key) {
+  if (rules.api_keys.empty()) return true;
+  constexpr std::string_view kBearer = "bearer ";
+  std::string_view key = x_api_key;
+  if (lower(authorization.substr(0, kBearer.size())) == kBearer) key = authorization.substr(kBearer.size());
+  bool right = false;
+  for (const std::string& known : rules.api_keys) right |= equal_in_constant_time(known, key);
+  return right;
+}
+
+bool host_is_allowed(const AccessRules& rules, std::string_view host) {
+  const std::string name = host_name(host);
+  if (name == "localhost" || name.ends_with(".localhost") || is_ip_address(name)) return true;
+  return std::any_of(rules.allowed_hosts.begin(), rules.allowed_hosts.end(),
+                     [&](const std::string& allowed) { return allowed == "*" || lower(allowed) == name; });
+}
+
+bool origin_is_allowed(const AccessRules& rules, std::string_view origin, std::string_view host) {
+  if (origin.empty()) return true;
+  const std::size_t scheme = origin.find("://");
+  if (scheme != std::string_view::npos && lower(origin.substr(scheme + 3)) == lower(host)) return true;
+  return is_cors_origin(rules, origin);
+}
+
+bool is_cors_origin(const AccessRules& rules, std::string_view origin) {
+  return std::any_of(rules.cors_origins.begin(), rules.cors_origins.end(),
+                     [&](const std::string& allowed) { return allowed == "*" || allowed == origin; });
+}
+
+}  // namespace lily

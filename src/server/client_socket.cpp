@@ -1,0 +1,53 @@
+#include "server/client_socket.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace lily {
+namespace {
+
+constexpr int kMostDescriptors = 4096;
+
+bool is_peer(int descriptor, const std::string& address, int port) {
+  sockaddr_storage peer{};
+  socklen_t length = sizeof(peer);
+  if (::getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &length) != 0) return false;
+  std::array<char, NI_MAXHOST> host{};
+  std::array<char, NI_MAXSERV> service{};
+  if (::getnameinfo(reinterpret_cast<sockaddr*>(&peer), length, host.data(), host.size(), service.data(),
+                    service.size(), NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return false;
+  }
+  return address == host.data() && std::to_string(port) == service.data();
+}
+
+}  // namespace
+
+ClientSocket::ClientSocket(const std::string& remote_address, int remote_port) {
+  for (int descriptor = 3; descriptor < kMostDescriptors; ++descriptor) {
+    if (is_peer(descriptor, remote_address, remote_port)) {
+      descriptor_ = descriptor;
+      return;
+    }
+  }
+}
+
+bool ClientSocket::closed() const {
+  if (descriptor_ < 0) return false;
+  pollfd poll_one{.fd = descriptor_, .events = POLLIN, .revents = 0};
+  if (::poll(&poll_one, 1, 0) <= 0) return false;
+  if ((poll_one.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) return true;
+  char byte = 0;
+  const ssize_t received = ::recv(descriptor_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return received == 0 || (received < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+}  // namespace lily

@@ -1,0 +1,93 @@
+// The HTTP side: listens, checks access and limits, reads JSON, writes JSON or server-sent events. What the routes mean
+// is in the routes_*.cpp files. It listens before the model is loaded: until ready() every route but /health answers
+// 503.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/access.h"
+#include "server/chat_service.h"
+
+namespace httplib {
+class Server;
+struct Request;
+struct Response;
+}  // namespace httplib
+
+namespace lily {
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";
+  int port = 8080;  // 0: any free one
+  AccessRules access;
+  std::string served_name = "lily";  // the model's name in answers
+  std::size_t max_body_bytes = std::size_t{32} << 20;
+  int max_connections = 512;        // each has a thread while it is open
+  int keep_alive_seconds = 5;       // silence after which a stream gets a comment
+  int client_timeout_seconds = 30;  // a client that sends or takes nothing for so long is dropped
+};
+
+/// The source of a server-sent event stream.
+class EventSource {
+ public:
+  virtual ~EventSource() = default;
+  /// The next events ("data: ...\n\n" each), empty after `timeout` without any. done() is true after the last.
+  virtual std::string next(std::chrono::milliseconds timeout) = 0;
+  virtual bool done() const = 0;
+};
+
+class HttpServer {
+ public:
+  using Json = nlohmann::ordered_json;
+
+  /// Binds; throws Error when the address cannot be had. Serves from its own threads once run() is called.
+  explicit HttpServer(const ServerOptions& options);
+  ~HttpServer();
+
+  int port() const { return port_; }
+  const ServerOptions& options() const { return options_; }
+
+  /// Serves until stop(). Call from one thread.
+  void run();
+  /// From any thread, also before run(). Open streams end with what they have.
+  void stop();
+  /// From now on the routes are served. `service` must outlive the server's run.
+  void ready(ChatService& service);
+
+  // For the route files.
+  using JsonHandler = std::function<void(ChatService&, const Json& body, const httplib::Request&, httplib::Response&)>;
+  using Handler = std::function<void(ChatService&, const httplib::Request&, httplib::Response&)>;
+  /// A JSON object in; Errors become error objects in the words of `api`.
+  void post(const std::string& path, JsonHandler handler);
+  void get(const std::string& path, Handler handler);
+  void stream(const httplib::Request& request, httplib::Response& response, std::unique_ptr<EventSource> source) const;
+  /// Waits for the whole reply; gives nothing when the client went away meanwhile.
+  std::optional<Finished> wait(const httplib::Request& request, ChatReply& reply,
+                               const std::function<void(const ReplyStep&)>& on_step) const;
+  static void send(httplib::Response& response, const Json& json, int status = 200);
+
+ private:
+  void add_common_handlers();
+  bool admit(const httplib::Request& request, httplib::Response& response) const;
+  void fail(const httplib::Request& request, httplib::Response& response, const std::exception& error) const;
+  ChatService& service() const;
+
+  ServerOptions options_;
+  std::unique_ptr<httplib::Server> server_;
+  int port_ = 0;
+  std::atomic<ChatService*> service_ = nullptr;
+  std::atomic<bool> stopping_ = false;
+};
+
+/// /health, /v1/models, /metrics, /tokenize, /detokenize, /apply-template
+void add_model_routes(HttpServer& server);
+/// /v1/chat/completions
+void add_chat_routes(HttpServer& server);
+
+}  // namespace lily
