@@ -122,6 +122,10 @@ std::unique_ptr<Stream> Engine::submit(EngineRequest request) {
   return stream;
 }
 
+const EngineOptions& Engine::options() const {
+  return impl_->options;
+}
+
 EngineStats Engine::stats() const {
   const std::lock_guard lock(impl_->mutex);
   EngineStats stats = impl_->stats;

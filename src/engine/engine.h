@@ -121,6 +121,7 @@ class Engine {
   /// Throws Error for a prompt that cannot be served (empty, too long, foreign ids), QueueFull when too many wait.
   std::unique_ptr<Stream> submit(EngineRequest request);
   EngineStats stats() const;
+  const EngineOptions& options() const;
 
  private:
   struct Impl;

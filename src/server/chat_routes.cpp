@@ -1,6 +1,7 @@
 // POST /v1/chat/completions
 #include <httplib.h>
 
+#include "server/api_error.h"
 #include "server/http_server.h"
 #include "server/openai_chat.h"
 

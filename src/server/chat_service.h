@@ -62,8 +62,8 @@ class ChatService {
   /// The prompt's tokens, as reply() would compute them.
   std::vector<std::int32_t> prompt(ChatRequest request);
 
-  LoadedModel& model() { return model_; }
-  Engine& engine() { return engine_; }
+  const LoadedModel& model() const { return model_; }
+  Engine& engine() const { return engine_; }
 
  private:
   struct Prompt {

@@ -106,12 +106,11 @@ void HttpServer::add_common_handlers() {
         }
       });
   server_->set_error_handler([](const httplib::Request& request, httplib::Response& response) {
-    if (!response.body.empty()) return httplib::Server::HandlerResponse::Handled;
+    if (!response.body.empty()) return;
     std::string message = fmt::format("{} {} is not served here", request.method, request.path);
     if (response.status == 413) message = "the request body is too large";
     if (response.status == 400) message = "the request is not valid HTTP";
     send(response, ApiError({.status = response.status}, message).json(), response.status);
-    return httplib::Server::HandlerResponse::Handled;
   });
   server_->Options(".*", [this](const httplib::Request& request, httplib::Response& response) {
     if (!admit(request, response)) return;
