@@ -102,6 +102,7 @@ class CudaDevice : public Device {
       CUmodule module = nullptr;
       check(driver().cuModuleLoadData(&module, image.bytes.data()), fmt::format("the kernels of {}", image.name));
       modules_.emplace_back(module, driver().cuModuleUnload);
+      enumerate(module);
     }
     CUstream stream = nullptr;
     check(driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "a stream");
@@ -173,6 +174,7 @@ class CudaDevice : public Device {
   };
 
   void describe();
+  void enumerate(CUmodule module);
   Function find(const Entry& entry);
   void launch(const CommandList& commands);
   void launch(const CommandList& commands, const CommandList::Dispatch& dispatch);
@@ -182,6 +184,7 @@ class CudaDevice : public Device {
   std::shared_ptr<Context> context_;
   DeviceInfo info_;
   std::vector<Owned<CUmodule>> modules_;
+  std::unordered_map<std::string, CUfunction> by_name_;
   std::unordered_map<const Entry*, Function> functions_;
   Owned<CUstream> stream_{nullptr, driver().cuStreamDestroy};
   std::array<Owned<CUevent>, 4> done_{
@@ -199,14 +202,24 @@ void CudaDevice::describe() {
   info_ = {DeviceKind::kCuda, name.data(), free - std::min(free, kMemoryForOthers), false, false};
 }
 
+void CudaDevice::enumerate(CUmodule module) {
+  unsigned count = 0;
+  check(driver().cuModuleGetFunctionCount(&count, module), "the number of kernels");
+  std::vector<CUfunction> functions(count);
+  check(driver().cuModuleEnumerateFunctions(functions.data(), count, module), "the kernels");
+  for (const CUfunction function : functions) {
+    const char* name = nullptr;
+    check(driver().cuFuncGetName(&name, function), "a kernel's name");
+    by_name_[name] = function;
+  }
+}
+
 CudaDevice::Function CudaDevice::find(const Entry& entry) {
   const auto known = functions_.find(&entry);
   if (known != functions_.end()) return known->second;
-  Function found;
-  for (const Owned<CUmodule>& module : modules_) {
-    if (driver().cuModuleGetFunction(&found.function, module.get(), entry.name) == CUDA_SUCCESS) break;
-  }
-  if (found.function == nullptr) throw_error("CUDA: kernel '{}' is not in this build", entry.name);
+  const auto named = by_name_.find(entry.name);
+  if (named == by_name_.end()) throw_error("CUDA: kernel '{}' is not in this build", entry.name);
+  Function found{named->second, false};
   check(driver().cuFuncLoad(found.function), entry.name);  // now: a graph that is being recorded forbids it
   int built_for = 0;
   check(driver().cuFuncGetAttribute(&built_for, CU_FUNC_ATTRIBUTE_PTX_VERSION, found.function), entry.name);

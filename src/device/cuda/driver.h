@@ -30,7 +30,9 @@ namespace lily::cuda {
   X(cuMemcpyDtoH)                \
   X(cuModuleLoadData)            \
   X(cuModuleUnload)              \
-  X(cuModuleGetFunction)         \
+  X(cuModuleGetFunctionCount)    \
+  X(cuModuleEnumerateFunctions)  \
+  X(cuFuncGetName)               \
   X(cuFuncGetAttribute)          \
   X(cuFuncLoad)                  \
   X(cuLaunchKernelEx)            \
