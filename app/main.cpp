@@ -13,6 +13,8 @@ int main(int argc, char** argv) {
   app.name("lily");
   app.set_version_flag("--version", "lily " LILY_VERSION);
   app.require_subcommand(1);
+  lily::add_convert(app);
+  lily::add_info(app);
   lily::add_synth(app);
   lily::add_tokenize(app);
   try {

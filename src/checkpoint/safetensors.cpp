@@ -233,6 +233,9 @@ std::vector<TensorView> parse_safetensors(std::span<const std::byte> file, const
   const std::string_view header = header_of(file, where);
   const std::span<const std::byte> data = file.subspan(sizeof(std::uint64_t) + header.size());
 
+  if (header.find('\0') != std::string_view::npos) {  // the JSON parser would take it for the end
+    throw Error(fmt::format("{}: the header holds a NUL byte", where), kDamaged);
+  }
   HeaderReader reader(where, header.size());
   nlohmann::json::sax_parse(header.begin(), header.end(), &reader);
 
