@@ -9,8 +9,10 @@ void add_load_options(CLI::App& command, LoadOptions& options) {
   command.add_option("--threads", options.threads, "CPU threads; 0: the cores this process may use")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  command.add_option("--activations", options.activations, "CPU arithmetic: float32 (exact) or int8 (faster)")
-      ->check(CLI::IsMember({"float32", "int8"}));
+  command
+      .add_option("--activations", options.activations,
+                  "CPU: float32 (exact), int16 (the default, as good) or int8 (faster prefill)")
+      ->check(CLI::IsMember({"float32", "int16", "int8"}));
 }
 
 void SamplingOptions::add_to(CLI::App& command) {

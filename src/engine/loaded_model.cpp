@@ -20,7 +20,8 @@ std::unique_ptr<Ops> make_ops(const std::string& device, const ModelConfig& conf
                               const LoadOptions& options) {
   LILY_CHECK(device == "cpu");
   require_memory(config, text_bytes, options.context, kCpuMemory);
-  return make_cpu_ops(config, {.threads = options.threads});
+  return make_cpu_ops(
+      config, {.threads = options.threads, .target = "", .activations = activations_named(options.activations)});
 }
 
 /// Reads a few bytes of each tensor, not the gigabytes: enough to tell checkpoints apart, not to verify one.

@@ -142,7 +142,7 @@ void CpuOps::attention(const Tensor& projected, const AttentionWeights& weights,
   partials.maximum = partials.out + count * most * dim;
   partials.sum = partials.maximum + count * most;
   const std::int64_t scratch_floats = attend_scratch(most) + 2 * most;
-  float* scratch = thread_scratch(scratch_floats);
+  auto* scratch = reinterpret_cast<float*>(thread_scratch(4 * scratch_floats));
 
   pool_.run(count, [&](std::int64_t index, int thread) noexcept {
     const AttendItem& item = items[static_cast<std::size_t>(index)];

@@ -11,8 +11,12 @@
 namespace lily {
 namespace cpu {
 
-CpuOps::CpuOps(const ModelConfig& config, const Kernels& kernels, int threads)
-    : config_(config), kernels_(kernels), pool_(threads), tensors_(std::make_shared<TensorPool>()) {
+CpuOps::CpuOps(const ModelConfig& config, const Kernels& kernels, Activations activations, int threads)
+    : config_(config),
+      kernels_(kernels),
+      activations_(activations),
+      pool_(threads),
+      tensors_(std::make_shared<TensorPool>()) {
   for (std::int64_t i = 0; i < config.rotary_dim; i += 2) {
     const double exponent = static_cast<double>(i) / static_cast<double>(config.rotary_dim);
     inverse_frequencies_.push_back(std::pow(config.rope_theta, -exponent));
@@ -69,6 +73,13 @@ std::vector<std::string> cpu_targets() {
   return cpu::kernel_targets();
 }
 
+Activations activations_named(std::string_view name) {
+  if (name == "float32") return Activations::kFloat32;
+  if (name == "int16" || name.empty()) return Activations::kInt16;
+  if (name == "int8") return Activations::kInt8;
+  throw Error(fmt::format("there are no activations '{}'", name), "use float32, int16 or int8");
+}
+
 std::unique_ptr<Ops> make_cpu_ops(const ModelConfig& config, const CpuOptions& options) {
   const cpu::Kernels* kernels = cpu::find_kernels(options.target);
   if (kernels == nullptr) {
@@ -76,7 +87,7 @@ std::unique_ptr<Ops> make_cpu_ops(const ModelConfig& config, const CpuOptions& o
                 fmt::format("It has: {}", fmt::join(cpu_targets(), ", ")));
   }
   const int threads = options.threads > 0 ? options.threads : usable_cores();
-  return std::make_unique<cpu::CpuOps>(config, *kernels, threads);
+  return std::make_unique<cpu::CpuOps>(config, *kernels, options.activations, threads);
 }
 
 }  // namespace lily

@@ -11,11 +11,22 @@
 
 namespace lily {
 
+/// How activations enter products with 4-bit weights. Everything else is float32 in all modes.
+enum class Activations {
+  kFloat32,  // as they are
+  kInt16,    // 16 bits against the largest of each 64: as good as float32, at most twice the work of kInt8
+  kInt8,     // 8 bits against the largest of each 64
+};
+
+/// "float32", "int16", "int8"; "" is the default. Throws Error for anything else.
+Activations activations_named(std::string_view name);
+
 struct CpuOptions {
   /// 0: as many as the process may use (affinity, cgroup quota, physical cores).
   int threads = 0;
   /// "": the best that this CPU has. Otherwise one of cpu_targets(), for tests and comparisons.
   std::string target;
+  Activations activations = activations_named("");
 };
 
 /// Instruction sets of this build that this CPU can run, best first; the last one is "portable".

@@ -134,7 +134,7 @@ void CpuOps::gated_delta(const Tensor& projected, const GatedDeltaWeights& weigh
   LILY_CHECK(projected.cols == config_.linear_rows() && out.cols == config_.value_rows() && out.rows == projected.rows);
   const std::int64_t heads = config_.linear_num_key_heads;
   const std::int64_t floats = step_scratch(config_);
-  float* scratch = thread_scratch(floats);
+  auto* scratch = reinterpret_cast<float*>(thread_scratch(4 * floats));
   pool_.run(heads * static_cast<std::int64_t>(batch.size()), [&](std::int64_t item, int thread) noexcept {
     delta_head(projected, weights, layer, batch[static_cast<std::size_t>(item / heads)], item % heads,
                scratch + thread * floats, out);

@@ -7,6 +7,7 @@ namespace lily::cpu {
 
 void fill_row_kernels(Kernels& kernels);
 void fill_linear_kernels(Kernels& kernels);
+void fill_integer_kernels(Kernels& kernels);
 void fill_delta_kernels(Kernels& kernels);
 void fill_attention_kernels(Kernels& kernels);
 

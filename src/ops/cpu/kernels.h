@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ops/cpu/matrix.h"
+#include "ops/cpu/records.h"
 
 namespace lily::cpu {
 
@@ -29,6 +30,30 @@ struct LinearCall {
 constexpr std::int64_t kLinearTileRows = 4;
 inline std::int64_t linear_scratch(const QuantRows& weight) {
   return kLinearTileRows * weight.in;
+}
+
+/// As LinearCall with activations in records (records.h): 4-bit codes in groups of 64, integer products, float32 sums
+/// of the groups' results.
+struct IntegerCall {
+  const QuantRows* weight = nullptr;
+  std::int64_t begin = 0;
+  std::int64_t rows = 0;
+  const std::uint8_t* x = nullptr;  // records of `layout`
+  RecordLayout layout;
+  const std::int32_t* index = nullptr;  // nullptr: row m is record m
+  std::int64_t m = 0;
+  float* out = nullptr;  // column 0 is weight row `begin`
+  std::int64_t out_stride = 0;
+  bool add = false;
+  std::uint8_t* scratch = nullptr;  // integer_scratch() bytes, aligned to 64
+};
+constexpr std::int64_t kMaxTileRows = 16;
+/// A tile of rows with its codes, scales and biases transposed.
+inline std::int64_t integer_scratch(std::int64_t in) {
+  return kMaxTileRows * (in / 2 + 8 * (in / kRecordGroup) + 64);
+}
+inline bool fits_records(const QuantRows& weight) {
+  return weight.bits == 4 && weight.group == kRecordGroup && weight.in % kRecordGroup == 0;
 }
 
 /// Depthwise causal convolution over time, then SiLU: out[t][c] = silu(sum_j taps[c][j] * x[t - (kernel - 1) + j][c]).
@@ -95,6 +120,10 @@ struct Kernels {
   void (*scaled_add)(const float* x, float factor, std::int64_t n, float* out);
   void (*dequantize)(const QuantRows& weight, std::int64_t row, float* out);
   void (*linear)(const LinearCall& call);
+  /// The groups [first_group, first_group + groups) of one row to its record; x is the first group's first value.
+  void (*quantize)(const float* x, std::int64_t first_group, std::int64_t groups, const RecordLayout& layout,
+                   std::uint8_t* record);
+  void (*integer)(const IntegerCall& call);
   void (*conv_silu)(const ConvCall& call);
   void (*delta)(const DeltaCall& call);
   void (*attend)(const AttendCall& call);

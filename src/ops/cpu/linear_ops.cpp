@@ -1,5 +1,6 @@
 // embed, project, project_add, lm_head: what is nothing but rows times a matrix.
 #include <algorithm>
+#include <cstring>
 
 #include "ops/cpu/ops_impl.h"
 #include "support/error.h"
@@ -12,22 +13,70 @@ constexpr std::int64_t kBlockRows = 64;
 
 }  // namespace
 
-void CpuOps::linear(const float* x, std::int64_t rows, const Weight& weight, float* out, bool add) {
+CpuOps::Input CpuOps::prepare(const Tensor& x, std::span<const std::int64_t> rows, const Vector* norm) {
+  const std::int64_t count = rows.empty() ? x.rows : static_cast<std::int64_t>(rows.size());
+  const RecordLayout layout = layout_of(x.cols);
+  const bool integers = activations_ != Activations::kFloat32 && x.cols % kRecordGroup == 0;
+  float* normed = normed_.get<float>(count * x.cols);
+  auto* records = integers ? records_.get<std::uint8_t>(count * layout.bytes()) : nullptr;
+  for_rows(count, [&](std::int64_t i) {
+    const float* from = values(x) + (rows.empty() ? i : rows[static_cast<std::size_t>(i)]) * x.cols;
+    float* to = normed + i * x.cols;
+    if (norm != nullptr) {
+      kernels_.rms_norm(from, values(*norm), config_.rms_norm_eps, 1.0F, x.cols, to);
+    } else {
+      std::memcpy(to, from, static_cast<std::size_t>(x.cols) * sizeof(float));
+    }
+    if (integers) kernels_.quantize(to, 0, layout.groups(), layout, records + i * layout.bytes());
+  });
+  return {normed, records, layout};
+}
+
+void CpuOps::multiply(const Input& input, const Product& product, std::byte* scratch) const {
+  const QuantRows& weight = *product.weight;
+  if (input.records != nullptr && takes_records(weight)) {
+    kernels_.integer({.weight = &weight,
+                      .begin = product.begin,
+                      .rows = product.rows,
+                      .x = input.records,
+                      .layout = input.layout,
+                      .index = product.index,
+                      .m = product.m,
+                      .out = product.out,
+                      .out_stride = product.out_stride,
+                      .add = product.add,
+                      .scratch = reinterpret_cast<std::uint8_t*>(scratch)});
+  } else {
+    kernels_.linear({.weight = &weight,
+                     .begin = product.begin,
+                     .rows = product.rows,
+                     .x = input.values,
+                     .x_stride = weight.in,
+                     .index = product.index,
+                     .m = product.m,
+                     .out = product.out,
+                     .out_stride = product.out_stride,
+                     .add = product.add,
+                     .scratch = reinterpret_cast<float*>(scratch)});
+  }
+}
+
+void CpuOps::multiply_all(const Input& input, std::int64_t rows, const Weight& weight, float* out, bool add) {
   const MatrixStorage& storage = matrix(weight);
-  const std::int64_t scratch_floats = kLinearTileRows * weight.in;
-  float* scratch = thread_scratch(scratch_floats);
+  std::int64_t scratch_bytes = 0;
+  for (const QuantRows& part : storage.parts()) scratch_bytes = std::max(scratch_bytes, product_scratch(part));
+  std::byte* scratch = thread_scratch(scratch_bytes);
   pool_.run(storage.blocks(kBlockRows), [&](std::int64_t item, int thread) noexcept {
     const RowBlock block = storage.block(item, kBlockRows);
-    kernels_.linear({.weight = block.part,
-                     .begin = block.begin,
-                     .rows = block.rows,
-                     .x = x,
-                     .x_stride = weight.in,
-                     .m = rows,
-                     .out = out + block.column,
-                     .out_stride = weight.out,
-                     .add = add,
-                     .scratch = scratch + thread * scratch_floats});
+    multiply(input,
+             {.weight = block.part,
+              .begin = block.begin,
+              .rows = block.rows,
+              .m = rows,
+              .out = out + block.column,
+              .out_stride = weight.out,
+              .add = add},
+             scratch + thread * scratch_bytes);
   });
 }
 
@@ -36,34 +85,26 @@ void CpuOps::embed(const Weight& table, std::span<const std::int32_t> tokens, Te
   for (const std::int32_t token : tokens) LILY_CHECK(token >= 0 && token < rows.out);
   LILY_CHECK(x.rows == static_cast<std::int64_t>(tokens.size()) && x.cols == rows.in);
   float* out = values(x);
-  for_rows(x.rows, [&](std::int64_t row) { kernels_.dequantize(rows, tokens[row], out + row * x.cols); });
+  for_rows(x.rows, [&](std::int64_t row) {
+    kernels_.dequantize(rows, tokens[static_cast<std::size_t>(row)], out + row * x.cols);
+  });
 }
 
 void CpuOps::project(const Tensor& x, const Vector& norm, const Weight& weight, Tensor& out) {
   LILY_CHECK(x.cols == weight.in && out.cols == weight.out && out.rows == x.rows && norm.size == x.cols);
-  float* normed = normed_.get<float>(x.rows * x.cols);
-  for_rows(x.rows, [&](std::int64_t row) {
-    kernels_.rms_norm(values(x) + row * x.cols, values(norm), config_.rms_norm_eps, 1.0F, x.cols,
-                      normed + row * x.cols);
-  });
-  linear(normed, x.rows, weight, values(out), false);
+  multiply_all(prepare(x, {}, &norm), x.rows, weight, values(out), false);
 }
 
 void CpuOps::project_add(const Tensor& in, const Weight& weight, Tensor& x) {
   LILY_CHECK(in.cols == weight.in && x.cols == weight.out && x.rows == in.rows);
-  linear(values(in), in.rows, weight, values(x), true);
+  multiply_all(prepare(in, {}, nullptr), in.rows, weight, values(x), true);
 }
 
 void CpuOps::lm_head(const Tensor& x, const Vector& norm, const Weight& head, std::span<const std::int64_t> rows,
                      Tensor& logits) {
   const auto count = static_cast<std::int64_t>(rows.size());
-  LILY_CHECK(x.cols == head.in && logits.cols == head.out && logits.rows == count);
-  float* normed = normed_.get<float>(count * x.cols);
-  for_rows(count, [&](std::int64_t i) {
-    kernels_.rms_norm(values(x) + rows[i] * x.cols, values(norm), config_.rms_norm_eps, 1.0F, x.cols,
-                      normed + i * x.cols);
-  });
-  linear(normed, count, head, values(logits), false);
+  LILY_CHECK(x.cols == head.in && logits.cols == head.out && logits.rows == count && norm.size == x.cols);
+  if (count > 0) multiply_all(prepare(x, rows, &norm), count, head, values(logits), false);
 }
 
 }  // namespace lily::cpu

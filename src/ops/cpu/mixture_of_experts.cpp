@@ -12,7 +12,7 @@
 namespace lily::cpu {
 namespace {
 
-constexpr std::int64_t kIntermediateBlock = 64;
+constexpr std::int64_t kIntermediateBlock = 64;  // whole groups of a record
 constexpr std::int64_t kOutputBlock = 32;
 
 struct Choice {
@@ -45,30 +45,32 @@ struct CpuOps::ExpertGroup {
   const Mlp* mlp = nullptr;
   std::vector<std::int32_t> rows;  // of x, ascending
   std::vector<float> shares;       // by which each row's output counts
-  std::int64_t hidden = 0;         // where its [rows, intermediate] begins
+  std::int64_t hidden = 0;         // byte at which its hidden rows begin
 };
 
-std::vector<CpuOps::ExpertGroup> CpuOps::route(const float* normed, std::int64_t rows, const MoeWeights& weights) {
+std::vector<CpuOps::ExpertGroup> CpuOps::route(const Input& input, std::int64_t rows, const MoeWeights& weights) {
   const std::int64_t experts = config_.num_experts;
   const std::int64_t per_row = config_.num_experts_per_tok;
   const auto& storage = static_cast<const ExpertStorage&>(*weights.experts);
   float* scores = scores_.get<float>(rows * (experts + 1));
-  linear(normed, rows, weights.router, scores, false);
+  multiply_all(input, rows, weights.router, scores, false);
 
   std::vector<Choice> chosen(static_cast<std::size_t>(rows * per_row));
   for_rows(rows, [&](std::int64_t row) {
     choose(scores + row * (experts + 1), experts, per_row, chosen.data() + row * per_row);
   });
   std::vector<ExpertGroup> all(static_cast<std::size_t>(experts + 1));
+  const auto add = [&](std::int64_t expert, std::int64_t row, float share) {
+    ExpertGroup& group = all[static_cast<std::size_t>(expert)];
+    group.rows.push_back(static_cast<std::int32_t>(row));
+    group.shares.push_back(share);
+  };
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t i = 0; i < per_row; ++i) {
       const Choice& choice = chosen[static_cast<std::size_t>(row * per_row + i)];
-      all[static_cast<std::size_t>(choice.expert)].rows.push_back(static_cast<std::int32_t>(row));
-      all[static_cast<std::size_t>(choice.expert)].shares.push_back(choice.share);
+      add(choice.expert, row, choice.share);
     }
-    const float gate = scores[row * (experts + 1) + experts];
-    all.back().rows.push_back(static_cast<std::int32_t>(row));
-    all.back().shares.push_back(1.0F / (1.0F + std::exp(-gate)));
+    add(experts, row, 1.0F / (1.0F + std::exp(-scores[row * (experts + 1) + experts])));
   }
   std::vector<ExpertGroup> groups;
   std::int64_t hidden = 0;
@@ -77,57 +79,58 @@ std::vector<CpuOps::ExpertGroup> CpuOps::route(const float* normed, std::int64_t
     if (group.rows.empty()) continue;
     group.mlp = e < experts ? &storage.experts()[static_cast<std::size_t>(e)] : &storage.shared();
     group.hidden = hidden;
-    hidden += static_cast<std::int64_t>(group.rows.size()) * group.mlp->gate.out;
+    hidden += static_cast<std::int64_t>(group.rows.size()) * hidden_row_bytes(group.mlp->down);
     groups.push_back(std::move(group));
   }
   return groups;
 }
 
-// One block of one expert's intermediate values.
-void CpuOps::expert_hidden(const ExpertGroup& group, std::int64_t begin, const float* normed, float* scratch,
-                           float* hidden) const {
-  const QuantRows& gate = group.mlp->gate;
+// One block of one expert's intermediate values, as floats or as records: what its down matrix takes.
+void CpuOps::expert_hidden(const ExpertGroup& group, std::int64_t begin, const Input& input, std::byte* scratch,
+                           std::byte* hidden) const {
+  const Mlp& mlp = *group.mlp;
   const auto m = static_cast<std::int64_t>(group.rows.size());
-  const std::int64_t rows = std::min(kIntermediateBlock, gate.out - begin);
-  float* up_values = scratch + linear_scratch(gate);
-  LinearCall call{.weight = &gate,
+  const std::int64_t rows = std::min(kIntermediateBlock, mlp.gate.out - begin);
+  auto* gate_values = reinterpret_cast<float*>(scratch + product_scratch(mlp.gate));
+  float* up_values = gate_values + m * rows;
+  Product product{.weight = &mlp.gate,
                   .begin = begin,
                   .rows = rows,
-                  .x = normed,
-                  .x_stride = gate.in,
                   .index = group.rows.data(),
                   .m = m,
-                  .out = hidden + group.hidden + begin,
-                  .out_stride = gate.out,
-                  .scratch = scratch};
-  kernels_.linear(call);
-  call.weight = &group.mlp->up;
-  call.out = up_values;
-  call.out_stride = rows;
-  kernels_.linear(call);
+                  .out = gate_values,
+                  .out_stride = rows};
+  multiply(input, product, scratch);
+  product.weight = &mlp.up;
+  product.out = up_values;
+  multiply(input, product, scratch);
+  kernels_.silu_mul(gate_values, up_values, m * rows, gate_values);
+  const std::int64_t row_bytes = hidden_row_bytes(mlp.down);
+  const RecordLayout layout = layout_of(mlp.down.in);
   for (std::int64_t i = 0; i < m; ++i) {
-    float* to = hidden + group.hidden + i * gate.out + begin;
-    kernels_.silu_mul(to, up_values + i * rows, rows, to);
+    std::byte* to = hidden + group.hidden + i * row_bytes;
+    const float* from = gate_values + i * rows;
+    if (takes_records(mlp.down)) {
+      kernels_.quantize(from, begin / kRecordGroup, rows / kRecordGroup, layout, reinterpret_cast<std::uint8_t*>(to));
+    } else {
+      std::copy_n(from, rows, reinterpret_cast<float*>(to) + begin);
+    }
   }
 }
 
 // One block of x's columns, all experts.
-void CpuOps::expert_output(std::span<const ExpertGroup> groups, std::int64_t begin, const float* hidden, float* scratch,
-                           Tensor& x) const {
+void CpuOps::expert_output(std::span<const ExpertGroup> groups, std::int64_t begin, std::byte* hidden,
+                           std::byte* scratch, Tensor& x) const {
   const std::int64_t rows = std::min(kOutputBlock, x.cols - begin);
   for (const ExpertGroup& group : groups) {
     const QuantRows& down = group.mlp->down;
     const auto m = static_cast<std::int64_t>(group.rows.size());
-    float* outputs = scratch + linear_scratch(down);
-    kernels_.linear({.weight = &down,
-                     .begin = begin,
-                     .rows = rows,
-                     .x = hidden + group.hidden,
-                     .x_stride = down.in,
-                     .m = m,
-                     .out = outputs,
-                     .out_stride = rows,
-                     .scratch = scratch});
+    auto* outputs = reinterpret_cast<float*>(scratch + product_scratch(down));
+    const std::byte* own = hidden + group.hidden;
+    const Input input{reinterpret_cast<const float*>(own),
+                      takes_records(down) ? reinterpret_cast<const std::uint8_t*>(own) : nullptr, layout_of(down.in)};
+    multiply(input, {.weight = &down, .begin = begin, .rows = rows, .m = m, .out = outputs, .out_stride = rows},
+             scratch);
     for (std::int64_t i = 0; i < m; ++i) {
       const auto at = static_cast<std::size_t>(i);
       kernels_.scaled_add(outputs + i * rows, group.shares[at], rows, values(x) + group.rows[at] * x.cols + begin);
@@ -136,35 +139,32 @@ void CpuOps::expert_output(std::span<const ExpertGroup> groups, std::int64_t beg
 }
 
 void CpuOps::mixture_of_experts(const MoeWeights& weights, Tensor& x) {
-  const std::int64_t cols = x.cols;
-  float* normed = normed_.get<float>(x.rows * cols);
-  for_rows(x.rows, [&](std::int64_t row) {
-    kernels_.rms_norm(values(x) + row * cols, values(weights.post_attention_layernorm), config_.rms_norm_eps, 1.0F,
-                      cols, normed + row * cols);
-  });
-  const std::vector<ExpertGroup> groups = route(normed, x.rows, weights);
+  LILY_CHECK(x.cols == config_.hidden_size);
+  const Input input = prepare(x, {}, &weights.post_attention_layernorm);
+  const std::vector<ExpertGroup> groups = route(input, x.rows, weights);
 
   struct Item {
     const ExpertGroup* group;
     std::int64_t begin;
   };
   std::vector<Item> items;
-  std::int64_t hidden_floats = 0;
+  std::int64_t hidden_bytes = 0;
+  std::int64_t scratch_bytes = 0;
   for (const ExpertGroup& group : groups) {
-    const std::int64_t intermediate = group.mlp->gate.out;
-    for (std::int64_t b = 0; b < intermediate; b += kIntermediateBlock) items.push_back({&group, b});
-    hidden_floats += static_cast<std::int64_t>(group.rows.size()) * intermediate;
+    const Mlp& mlp = *group.mlp;
+    for (std::int64_t b = 0; b < mlp.gate.out; b += kIntermediateBlock) items.push_back({&group, b});
+    hidden_bytes += static_cast<std::int64_t>(group.rows.size()) * hidden_row_bytes(mlp.down);
+    scratch_bytes = std::max({scratch_bytes, product_scratch(mlp.gate), product_scratch(mlp.down)});
   }
-  float* hidden = hidden_.get<float>(hidden_floats);
-  const std::int64_t widest = std::max({cols, config_.moe_intermediate_size, config_.shared_expert_intermediate_size});
-  const std::int64_t floats = kLinearTileRows * widest + x.rows * std::max(kIntermediateBlock, kOutputBlock);
-  float* scratch = thread_scratch(floats);
+  scratch_bytes += x.rows * 4 * std::max(2 * kIntermediateBlock, kOutputBlock);
+  auto* hidden = hidden_.get<std::byte>(hidden_bytes);
+  std::byte* scratch = thread_scratch(scratch_bytes);
   pool_.run(static_cast<std::int64_t>(items.size()), [&](std::int64_t i, int thread) noexcept {
     const Item& item = items[static_cast<std::size_t>(i)];
-    expert_hidden(*item.group, item.begin, normed, scratch + thread * floats, hidden);
+    expert_hidden(*item.group, item.begin, input, scratch + thread * scratch_bytes, hidden);
   });
-  pool_.run((cols + kOutputBlock - 1) / kOutputBlock, [&](std::int64_t i, int thread) noexcept {
-    expert_output(groups, i * kOutputBlock, hidden, scratch + thread * floats, x);
+  pool_.run((x.cols + kOutputBlock - 1) / kOutputBlock, [&](std::int64_t i, int thread) noexcept {
+    expert_output(groups, i * kOutputBlock, hidden, scratch + thread * scratch_bytes, x);
   });
 }
 

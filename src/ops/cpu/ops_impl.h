@@ -3,10 +3,12 @@
 // results are the same for any.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
 #include "model/config.h"
+#include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/memory.h"
 #include "ops/cpu/state.h"
@@ -17,7 +19,7 @@ namespace lily::cpu {
 
 class CpuOps final : public Ops {
  public:
-  CpuOps(const ModelConfig& config, const Kernels& kernels, int threads);
+  CpuOps(const ModelConfig& config, const Kernels& kernels, Activations activations, int threads);
 
   Weight load_linear(std::span<const QuantizedMatrix> parts) override;
   std::shared_ptr<const Storage> load_experts(const MlpMatrices& routed, const MlpMatrices& shared) override;
@@ -38,6 +40,12 @@ class CpuOps final : public Ops {
                Tensor& logits) override;
 
  private:
+  /// Rows of activations for products with matrices: as floats, and as records for matrices that take them.
+  struct Input {
+    const float* values = nullptr;  // [rows, layout.in]
+    const std::uint8_t* records = nullptr;
+    RecordLayout layout;
+  };
   struct ExpertGroup;  // the rows that go to one expert
   struct AttendItem;   // some queries of one KV head over a range of tokens
   struct Partials {    // attend()'s results per item: [items, queries] and [items, queries, head_dim]
@@ -57,9 +65,31 @@ class CpuOps final : public Ops {
       pool_.run(rows, [&](std::int64_t row, int) noexcept { body(row); });
     }
   }
-  void linear(const float* x, std::int64_t rows, const Weight& weight, float* out, bool add);
-  float* thread_scratch(std::int64_t floats_per_thread) {
-    return thread_scratch_.get<float>(floats_per_thread * pool_.size());
+  /// Some rows of a matrix times some rows of an input: out[i][j] (+)= w[begin + j] . x[index[i]].
+  struct Product {
+    const QuantRows* weight = nullptr;
+    std::int64_t begin = 0;
+    std::int64_t rows = 0;
+    const std::int32_t* index = nullptr;
+    std::int64_t m = 0;
+    float* out = nullptr;
+    std::int64_t out_stride = 0;
+    bool add = false;
+  };
+  bool takes_records(const QuantRows& weight) const {
+    return activations_ != Activations::kFloat32 && fits_records(weight);
+  }
+  RecordLayout layout_of(std::int64_t in) const { return {in, activations_ == Activations::kInt8 ? 1 : 2}; }
+  static std::int64_t product_scratch(const QuantRows& weight) {  // bytes, a multiple of 64
+    const auto bytes = std::max(4 * linear_scratch(weight), integer_scratch(weight.in));
+    return (bytes + 63) / 64 * 64;
+  }
+  void multiply(const Input& input, const Product& product, std::byte* scratch) const;
+  void multiply_all(const Input& input, std::int64_t rows, const Weight& weight, float* out, bool add);
+  /// Rows of floats for matrices with `in` columns; `norm` may be nullptr. The result holds until the next call.
+  Input prepare(const Tensor& x, std::span<const std::int64_t> rows, const Vector* norm);
+  std::byte* thread_scratch(std::int64_t bytes_per_thread) {
+    return thread_scratch_.get<std::byte>(bytes_per_thread * pool_.size());
   }
 
   void delta_head(const Tensor& projected, const GatedDeltaWeights& weights, std::int64_t layer, const Segment& segment,
@@ -71,14 +101,18 @@ class CpuOps final : public Ops {
   std::vector<AttendItem> attention_items(Batch batch) const;
   void finish_attention(const AttendItem& item, const Partials& partials, const Tensor& projected, Tensor& out) const;
 
-  std::vector<ExpertGroup> route(const float* normed, std::int64_t rows, const MoeWeights& weights);
-  void expert_hidden(const ExpertGroup& group, std::int64_t begin, const float* normed, float* scratch,
-                     float* hidden) const;
-  void expert_output(std::span<const ExpertGroup> groups, std::int64_t begin, const float* hidden, float* scratch,
+  std::int64_t hidden_row_bytes(const QuantRows& down) const {
+    return takes_records(down) ? layout_of(down.in).bytes() : 4 * down.in;
+  }
+  std::vector<ExpertGroup> route(const Input& input, std::int64_t rows, const MoeWeights& weights);
+  void expert_hidden(const ExpertGroup& group, std::int64_t begin, const Input& input, std::byte* scratch,
+                     std::byte* hidden) const;
+  void expert_output(std::span<const ExpertGroup> groups, std::int64_t begin, std::byte* hidden, std::byte* scratch,
                      Tensor& x) const;
 
   const ModelConfig config_;
   const Kernels& kernels_;
+  const Activations activations_;
   ThreadPool pool_;
   std::shared_ptr<TensorPool> tensors_;
   std::vector<double> inverse_frequencies_;  // [rotary_dim / 2]
@@ -86,6 +120,7 @@ class CpuOps final : public Ops {
   // Scratch areas, by what they hold during one op.
   Scratch thread_scratch_;
   Scratch normed_;
+  Scratch records_;
   Scratch hidden_;
   Scratch scores_;
   Scratch partial_;

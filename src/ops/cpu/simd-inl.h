@@ -11,6 +11,7 @@
 
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
+#include "support/bfloat16.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lily::cpu::HWY_NAMESPACE {
@@ -35,6 +36,14 @@ HWY_INLINE V sigmoid(D d, V x) {
   const V one = hn::Set(d, 1.0F);
   const V exponent = hn::Min(hn::Neg(x), hn::Set(d, 88.0F));  // Exp is not defined where it overflows
   return hn::Div(one, hn::Add(one, hn::Exp(d, exponent)));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> load_bfloat16(D d, const BFloat16* from) {
+  const hn::Rebind<std::uint16_t, D> narrow;
+  const hn::RebindToUnsigned<D> wide;
+  const auto bits = hn::LoadU(narrow, reinterpret_cast<const std::uint16_t*>(from));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
 }
 
 /// body(tag, i) for i in steps of whole vectors, then lane by lane.

@@ -1,0 +1,92 @@
+// Four products of bytes per 32-bit lane: the one integer instruction that the sets differ in.
+#if defined(LILY_OPS_CPU_DOT4_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LILY_OPS_CPU_DOT4_INL_H_
+#undef LILY_OPS_CPU_DOT4_INL_H_
+#else
+#define LILY_OPS_CPU_DOT4_INL_H_
+#endif
+
+#include <cstring>
+
+#include "ops/cpu/simd-inl.h"
+
+// Vectors of at least four 32-bit lanes; without them there is only the plain code.
+#undef LILY_INTEGER_SIMD
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+#define LILY_INTEGER_SIMD 0
+#else
+#define LILY_INTEGER_SIMD 1
+#endif
+
+#if LILY_INTEGER_SIMD
+HWY_BEFORE_NAMESPACE();
+namespace lily::cpu::HWY_NAMESPACE {
+
+using SumTag = hn::RebindToSigned<FloatTag>;
+using WordTag = hn::RebindToUnsigned<FloatTag>;
+using ByteTag = hn::Repartition<std::uint8_t, WordTag>;
+using SumVector = hn::Vec<SumTag>;
+using WordVector = hn::Vec<WordTag>;
+using ByteVector = hn::Vec<ByteTag>;
+
+/// sums[i] += codes[4i] * x[4i] + ... + codes[4i + 3] * x[4i + 3]; codes in [0, 15], x signed bytes.
+HWY_INLINE SumVector dot4(SumVector sums, ByteVector codes, ByteVector x) {
+#if HWY_TARGET == HWY_AVX3_DL
+  // As text: Highway 1.0.3 takes VNNI for granted in this target but does not tell the compiler.
+  asm("vpdpbusd %2, %1, %0" : "+v"(sums.raw) : "v"(codes.raw), "v"(x.raw));
+  return sums;
+#elif HWY_TARGET == HWY_AVX3
+  const __m512i pairs = _mm512_maddubs_epi16(codes.raw, x.raw);
+  return SumVector{_mm512_add_epi32(sums.raw, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)))};
+#elif HWY_TARGET == HWY_AVX2
+  const __m256i pairs = _mm256_maddubs_epi16(codes.raw, x.raw);
+  return SumVector{_mm256_add_epi32(sums.raw, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))};
+#elif HWY_TARGET == HWY_NEON && defined(__ARM_FEATURE_DOTPROD)
+  return SumVector{vdotq_s32(sums.raw, vreinterpretq_s8_u8(codes.raw), vreinterpretq_s8_u8(x.raw))};
+#elif HWY_TARGET == HWY_NEON
+  const int8x16_t a = vreinterpretq_s8_u8(codes.raw);
+  const int8x16_t b = vreinterpretq_s8_u8(x.raw);
+  const int16x8_t low = vmull_s8(vget_low_s8(a), vget_low_s8(b));
+  const int16x8_t high = vmull_s8(vget_high_s8(a), vget_high_s8(b));
+  return SumVector{vaddq_s32(sums.raw, vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high)))};
+#else
+  // Bytes widened inside 16-bit lanes by shifts; a pair's sum is at most 2 * 15 * 127.
+  const SumTag d;
+  const hn::Repartition<std::int16_t, SumTag> dh;
+  const hn::Repartition<std::uint16_t, SumTag> du;
+  const auto code = hn::BitCast(du, codes);
+  const auto value = hn::BitCast(dh, x);
+  const auto even =
+      hn::Mul(hn::BitCast(dh, hn::And(code, hn::Set(du, 0xff))), hn::ShiftRight<8>(hn::ShiftLeft<8>(value)));
+  const auto odd = hn::Mul(hn::BitCast(dh, hn::ShiftRight<8>(code)), hn::ShiftRight<8>(value));
+  const auto pairs = hn::BitCast(d, hn::Add(even, odd));
+  return hn::Add(sums, hn::Add(hn::ShiftRight<16>(hn::ShiftLeft<16>(pairs)), hn::ShiftRight<16>(pairs)));
+#endif
+}
+
+/// dot4 with the same four values for every lane.
+HWY_INLINE SumVector dot4_same(SumVector sums, ByteVector codes, const std::uint8_t* x) {
+#if HWY_TARGET == HWY_AVX3_DL
+  const auto* word = reinterpret_cast<const std::uint32_t*>(x);
+  asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sums.raw) : "v"(codes.raw), "m"(*word));
+  return sums;
+#else
+  std::uint32_t word = 0;
+  std::memcpy(&word, x, 4);
+  return dot4(sums, codes, hn::BitCast(ByteTag(), hn::Set(WordTag(), word)));
+#endif
+}
+
+HWY_INLINE ByteVector low_halves(ByteVector codes) {
+  return hn::And(codes, hn::Set(ByteTag(), 15));
+}
+HWY_INLINE ByteVector high_halves(ByteVector codes) {
+  const hn::Repartition<std::uint16_t, ByteTag> du;
+  return hn::And(hn::BitCast(ByteTag(), hn::ShiftRight<4>(hn::BitCast(du, codes))), hn::Set(ByteTag(), 15));
+}
+
+}  // namespace lily::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
+
+#endif
