@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace lily {
 
@@ -16,10 +17,15 @@ class ProgressLine {
 
   /// "writing 37%, 7.2 of 19.5 GB, 812 MB/s"; at most ten times a second.
   void show_bytes(std::uint64_t done, std::uint64_t total);
+  /// "comparing [########            ] 1300 of 3500 positions, 812/s"; at most ten times a second.
+  void show_count(std::int64_t done, std::int64_t total, std::string_view unit);
   void clear();
 
  private:
   using Clock = std::chrono::steady_clock;
+
+  bool due();
+  double seconds() const { return std::chrono::duration<double>(shown_at_ - start_).count(); }
 
   std::string what_;
   Clock::time_point start_ = Clock::now();

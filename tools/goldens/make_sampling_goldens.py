@@ -4,6 +4,7 @@ The chain is the one that Transformers' generate() builds: sequence bias, repeti
 frequency penalty,) temperature, TopKLogitsWarper, TopPLogitsWarper, MinPLogitsWarper, softmax. Each function restates one of
 these classes. Cases in which a cut falls so close to a token that float32 could decide otherwise are drawn again.
 """
+
 import argparse
 import json
 
