@@ -1,4 +1,5 @@
-// Draws a token from adjusted logits, gives it to the next step and to the host, and moves the timeline on by one.
+// Draws a token from adjusted logits, gives it to the next step (tokens) and to the host (shown), and moves the
+// timeline on by one.
 //
 // One threadgroup. Greedy looks at the maxima of groups, then into one group. Top-k up to 32 (with top-p and min-p)
 // finds the k-th largest group maximum by radix: every one of the k best logits reaches it. Anything else takes the way
@@ -240,8 +241,10 @@ METAL_FUNC Cut general_cut(device const float* adjusted, uint rows, float top, d
   cut.key = none;
   cut.equals = 0;
   if (p->top_k > 0 && number_from(adjusted, rows, none + 1, mem, me) > p->top_k) {
+    uint key = 0;
     for (uint bit = 0x80000000u; bit != 0; bit /= 2)
-      if (number_from(adjusted, rows, cut.key | bit, mem, me) >= p->top_k) cut.key |= bit;
+      if (number_from(adjusted, rows, key | bit, mem, me) >= p->top_k) key |= bit;
+    cut.key = key;
     cut.equals = p->top_k - number_from(adjusted, rows, cut.key + 1, mem, me);
   }
   if (p->top_p < 1.f) {
@@ -302,17 +305,17 @@ template <int THREADS>
 kernel void draw_token(device const float* adjusted [[buffer(0)]], device const float* tops [[buffer(1)]],
                        device const SelectParams* p [[buffer(2)]], device const float* uniforms [[buffer(3)]],
                        device uint* counts [[buffer(4)]], device uint* tokens [[buffer(5)]],
-                       device StepState* step [[buffer(6)]], constant uint& rows [[buffer(7)]],
-                       uint tid [[thread_index_in_threadgroup]], uint sg [[simdgroup_index_in_threadgroup]],
-                       uint lane [[thread_index_in_simdgroup]]) {
+                       device uint* shown [[buffer(6)]], device StepState* step [[buffer(7)]],
+                       constant uint& rows [[buffer(8)]], uint tid [[thread_index_in_threadgroup]],
+                       uint sg [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {
   using Memory = SelectMemory<THREADS>;
   SHARED(Memory, mem);
   SelectThread me;
   me.tid = tid;
   me.sg = sg;
   me.lane = lane;
+  const float u = uniforms[(step->drawn + 1) % kTokenSlots];  // from the host's memory: asked for early
   wait_for_inputs();
-  const float u = uniforms[(step->drawn + 1) % kTokenSlots];
   uint token = kNoToken;
   if (p->temperature <= 0.f) {
     token = largest_logit(adjusted, tops, rows, mem, me);
@@ -326,6 +329,7 @@ kernel void draw_token(device const float* adjusted [[buffer(0)]], device const 
   if (tid != 0 || step->stopped != 0) return;
   const uint drawn = step->drawn + 1;
   tokens[drawn % kTokenSlots] = token;
+  shown[drawn % kTokenSlots] = token;
   step->drawn = drawn;
   step->position += 1;
   if (token == kNoToken) {

@@ -9,12 +9,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 
 #include "checkpoint/tensor_view.h"
 #include "model/config.h"
+#include "sampling/sampling_params.h"
 
 namespace lily {
 
@@ -107,6 +109,36 @@ struct Segment {
 };
 using Batch = std::span<const Segment>;
 
+/// In the place of a token: the one that the decode loop drew last. Only inside DecodeLoop::Forward.
+inline constexpr std::int32_t kDrawnToken = -1;
+
+/// Decoding with the drawn token kept on the device: the forward pass and the choice of the next token are recorded once
+/// and replayed, and the host reads the tokens behind. Made for one timeline; nothing else may move that timeline between
+/// start() and the last next().
+class DecodeLoop {
+ public:
+  /// Gives the logits of one row: forward(ops, model, tokens, batch, {0}).
+  using Forward = std::function<Tensor(std::span<const std::int32_t> tokens, Batch batch)>;
+
+  struct Start {
+    std::int32_t token = 0;      // the first to be computed; the host chose it
+    std::int64_t position = 0;   // of that token: so many tokens are in the timeline
+    std::int32_t vocab = 0;      // ids from here on are never drawn
+    const SamplingParams* sampling = nullptr;
+    std::span<const std::int32_t> generated;  // the reply so far, for the penalties; ends in `token`
+    std::span<const std::int32_t> stops;      // at most 8; after one is drawn, further steps change nothing
+    std::function<double()> uniform;          // one number in [0, 1) for each draw
+  };
+
+  virtual ~DecodeLoop() = default;
+  virtual void start(const Start& start) = 0;
+  /// Queues one step: computes the token drawn last and draws the next. Waits only while two steps are in flight.
+  virtual void submit() = 0;
+  /// The token that the oldest step drew whose token was not yet taken; waits for it. At most 32 may be outstanding.
+  /// Throws Error when no token could be drawn.
+  virtual std::int32_t next() = 0;
+};
+
 class Ops {
  public:
   virtual ~Ops() = default;
@@ -143,6 +175,10 @@ class Ops {
   /// logits[i] = head(rms_norm(x[rows[i]], norm)): [rows.size(), vocab]
   virtual void lm_head(const Tensor& x, const Vector& norm, const Weight& head, std::span<const std::int64_t> rows,
                        Tensor& logits) = 0;
+
+  // ---- decoding on the device ----
+  /// Null where tokens come back to the host one by one.
+  virtual std::unique_ptr<DecodeLoop> decode_loop(SequenceState&, DecodeLoop::Forward) { return nullptr; }
 };
 
 }  // namespace lily

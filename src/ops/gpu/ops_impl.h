@@ -1,0 +1,74 @@
+// GpuOps, declared for the files that implement it: memory.cpp, step.cpp (one row), rows.cpp (many rows),
+// decode_loop.cpp.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ops/gpu/gpu_ops.h"
+#include "ops/gpu/state.h"
+#include "ops/gpu/storage.h"
+
+namespace lily::gpu {
+
+class GpuOps final : public Ops {
+ public:
+  GpuOps(Device& device, const ModelConfig& config, const GpuOptions& options);
+  ~GpuOps() override;
+
+  Weight load_linear(std::span<const QuantizedMatrix> parts) override;
+  std::shared_ptr<const Storage> load_experts(const MlpMatrices& routed, const MlpMatrices& shared) override;
+  Vector load_vector(std::span<const float> values) override;
+  std::unique_ptr<SequenceState> new_state(std::int64_t capacity) override;
+  Tensor tensor(std::int64_t rows, std::int64_t cols) override;
+  void read(const Tensor& tensor, std::span<float> out) override;
+
+  void embed(const Weight& table, std::span<const std::int32_t> tokens, Tensor& x) override;
+  void project(const Tensor& x, const Vector& norm, const Weight& weight, Tensor& out) override;
+  void project_add(const Tensor& in, const Weight& weight, Tensor& x) override;
+  void gated_delta(const Tensor& projected, const GatedDeltaWeights& weights, std::int64_t layer, Batch batch,
+                   Tensor& out) override;
+  void attention(const Tensor& projected, const AttentionWeights& weights, std::int64_t layer, Batch batch,
+                 Tensor& out) override;
+  void mixture_of_experts(const MoeWeights& weights, Tensor& x) override;
+  void lm_head(const Tensor& x, const Vector& norm, const Weight& head, std::span<const std::int64_t> rows,
+               Tensor& logits) override;
+  std::unique_ptr<DecodeLoop> decode_loop(SequenceState& state, DecodeLoop::Forward forward) override;
+
+ private:
+  friend class GpuDecodeLoop;
+
+  // ---- memory ----
+  std::shared_ptr<Buffer> upload(std::span<const std::byte> bytes);
+  Matrix load_matrix(const QuantizedMatrix& matrix);
+  /// The tensor's memory; takes it from the pool when an op writes it for the first time.
+  View<float> floats(const Tensor& tensor) const;
+  View<float> write_floats(Tensor& tensor);
+  static Activations& activations(const Tensor& tensor);
+  void give_memory(Tensor& tensor, Format format);
+
+  // ---- one row ----
+  void set_position(const Segment& segment);
+  void project_step(View<const float> x, const Vector& norm, const Matrix& weight, View<float> out);
+  void project_add_step(const Activations& in, const Matrix& weight, View<float> x);
+  void gated_delta_step(const Tensor& projected, const GatedDeltaWeights& weights, std::int64_t layer,
+                        const Segment& segment, Tensor& out);
+  void attention_step(const Tensor& projected, const AttentionWeights& weights, std::int64_t layer,
+                      const Segment& segment, Tensor& out);
+  void experts_step(const MoeWeights& weights, Tensor& x);
+  std::int64_t attention_splits(std::int64_t room) const;
+
+  Device& device_;
+  ModelConfig config_;
+  GpuOptions options_;
+  bool mma_;
+  std::shared_ptr<BufferPool> pool_;
+  std::shared_ptr<Buffer> turns_;
+  std::int64_t turns_positions_ = 0;
+  class GpuDecodeLoop* recording_ = nullptr;  // the loop whose step is being recorded
+};
+
+const Matrix& matrix_of(const Weight& weight);
+const Floats& floats_of(const Vector& vector);
+
+}  // namespace lily::gpu

@@ -1,0 +1,128 @@
+// The demo model on a GPU device against the CPU: the same logits, the same tokens.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "checkpoint/checkpoint.h"
+#include "device/device.h"
+#include "model/model.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/gpu/gpu_ops.h"
+
+namespace lily {
+namespace {
+
+constexpr std::int32_t kPrompt[] = {8167, 846, 198, 9, 300, 1200, 77};
+// The GPU keeps keys and values in bf16, the CPU in float32.
+constexpr double kTolerance = 0.05;
+
+std::vector<DeviceKind> devices() {
+  std::vector<DeviceKind> kinds{DeviceKind::kEmulated};
+  if (const auto gpu = make_device(DeviceKind::kAuto)) kinds.push_back(gpu->info().kind);
+  return kinds;
+}
+
+/// One timeline on one backend.
+class Runner {
+ public:
+  Runner(const Checkpoint& checkpoint, Ops& ops) : ops_(ops), model_(load_model(checkpoint, ops)) {
+    state_ = ops.new_state(256);
+    state_->reset();
+  }
+  std::vector<float> run(std::span<const std::int32_t> tokens) {
+    const Segment segment{state_.get(), 0, static_cast<std::int64_t>(tokens.size()), position_};
+    const std::int64_t last = segment.rows - 1;
+    const Tensor logits = forward(ops_, model_, tokens, std::span(&segment, 1), std::span(&last, 1));
+    position_ += segment.rows;
+    std::vector<float> values(static_cast<std::size_t>(logits.cols));
+    ops_.read(logits, values);
+    return values;
+  }
+  Ops& ops() { return ops_; }
+  const Model& model() const { return model_; }
+  SequenceState& state() { return *state_; }
+  std::int64_t position() const { return position_; }
+
+ private:
+  Ops& ops_;
+  Model model_;
+  std::unique_ptr<SequenceState> state_;
+  std::int64_t position_ = 0;
+};
+
+double largest_difference(std::span<const float> a, std::span<const float> b) {
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::abs(double(a[i]) - double(b[i]));
+    worst = difference <= worst ? worst : std::isnan(difference) ? INFINITY : difference;
+  }
+  return worst;
+}
+
+std::int32_t best(std::span<const float> logits) {
+  return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+class GpuModel : public testing::TestWithParam<DeviceKind> {
+ protected:
+  void SetUp() override {
+    checkpoint_ = std::make_unique<Checkpoint>(Checkpoint::open(LILY_SOURCE_DIR "/models/demo"));
+    cpu_ = make_cpu_ops(checkpoint_->config(), {.threads = 1, .target = "", .activations = Activations::kFloat32});
+    device_ = make_device(GetParam());
+  }
+  std::unique_ptr<Ops> gpu(GpuOptions::TensorCores cores = GpuOptions::TensorCores::kWhereFound) {
+    return make_gpu_ops(*device_, checkpoint_->config(), {.tensor_cores = cores, .attention_groups = 8});
+  }
+
+  std::unique_ptr<Checkpoint> checkpoint_;
+  std::unique_ptr<Ops> cpu_;
+  std::unique_ptr<Device> device_;
+};
+
+TEST_P(GpuModel, DecodesLikeTheCpu) {
+  const auto ops = gpu();
+  Runner on_cpu(*checkpoint_, *cpu_), on_gpu(*checkpoint_, *ops);
+  for (const std::int32_t token : kPrompt) {
+    const auto expected = on_cpu.run(std::span(&token, 1)), found = on_gpu.run(std::span(&token, 1));
+    EXPECT_LT(largest_difference(expected, found), kTolerance) << "after token " << on_cpu.position();
+  }
+}
+
+TEST_P(GpuModel, DrawsTheSameTokensOnTheDevice) {
+  const auto ops = gpu();
+  Runner on_cpu(*checkpoint_, *cpu_), on_gpu(*checkpoint_, *ops);
+  std::vector<float> logits;
+  for (const std::int32_t token : kPrompt) {
+    logits = on_cpu.run(std::span(&token, 1));
+    on_gpu.run(std::span(&token, 1));
+  }
+  const auto loop = ops->decode_loop(on_gpu.state(), [&](std::span<const std::int32_t> tokens, Batch batch) {
+    const std::int64_t row = 0;
+    return forward(*ops, on_gpu.model(), tokens, batch, std::span(&row, 1));
+  });
+  SamplingParams greedy;
+  greedy.temperature = 0;
+  const std::int32_t first = best(logits);
+  loop->start({.token = first,
+               .position = on_gpu.position(),
+               .vocab = 8192,
+               .sampling = &greedy,
+               .generated = std::span(&first, 1),
+               .stops = {},
+               .uniform = {}});
+  constexpr int kSteps = 6;
+  std::int32_t token = first;
+  loop->submit();
+  for (int i = 0; i < kSteps; ++i) {
+    if (i + 1 < kSteps) loop->submit();  // one step ahead of the host
+    token = best(on_cpu.run(std::span(&token, 1)));
+    EXPECT_EQ(loop->next(), token) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, GpuModel, testing::ValuesIn(devices()),
+                         [](const auto& device) { return std::string(to_string(device.param)); });
+
+}  // namespace
+}  // namespace lily
