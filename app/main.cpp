@@ -13,8 +13,14 @@ int main(int argc, char** argv) {
   app.name("lily");
   app.set_version_flag("--version", "lily " LILY_VERSION);
   app.require_subcommand(1);
+  lily::add_chat(app);
   lily::add_convert(app);
+  lily::add_eval(app);
   lily::add_info(app);
+  lily::add_run(app);
+#ifdef LILY_SERVE
+  lily::add_serve(app);
+#endif
   lily::add_synth(app);
   lily::add_tokenize(app);
   try {

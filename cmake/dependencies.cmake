@@ -1,6 +1,6 @@
 # Third-party libraries: the system's own first, otherwise fetched at the pin named here. Licences are in THIRD_PARTY.md.
 # Targets for lily's own CMakeLists: fmt::fmt CLI11::CLI11 nlohmann_json::nlohmann_json utf8proc::utf8proc xxHash::xxhash
-# hwy::hwy libedit::libedit Threads::Threads; with LILY_SERVER httplib::httplib CURL::libcurl; with LILY_TESTS
+# hwy::hwy libedit::libedit Threads::Threads; with LILY_SERVE httplib::httplib CURL::libcurl; with LILY_TESTS
 # GTest::gtest_main rapidcheck PCRE2::8BIT; with LILY_BENCH benchmark::benchmark.
 include(FetchContent)
 list(APPEND CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR}/modules)
@@ -48,7 +48,8 @@ lily_dependency(xxHash TARGET xxHash::xxhash URL https://github.com/Cyan4973/xxH
 lily_dependency(hwy TARGET hwy::hwy URL https://github.com/google/highway TAG 1.0.3
                 SOURCE_TARGET hwy OPTIONS BUILD_TESTING=OFF HWY_ENABLE_EXAMPLES=OFF HWY_ENABLE_CONTRIB=OFF
                 HWY_ENABLE_INSTALL=OFF)
-if(LILY_SERVER)
+if(LILY_SERVE)
+  include(cmake/xgrammar.cmake)
   find_package(CURL REQUIRED) # macOS ships it, Debian's is libcurl4-openssl-dev
   lily_dependency(httplib TARGET httplib::httplib URL https://github.com/yhirose/cpp-httplib TAG v0.11.4)
 endif()

@@ -8,10 +8,6 @@
 namespace lily {
 namespace {
 
-std::string event(const nlohmann::ordered_json& json) {
-  return "data: " + json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n\n";
-}
-
 class ChatEvents final : public EventSource {
  public:
   ChatEvents(std::unique_ptr<ChatReply> reply, OpenAiChatWriter writer)
@@ -20,16 +16,16 @@ class ChatEvents final : public EventSource {
   std::string next(std::chrono::milliseconds timeout) override {
     if (!opened_) {
       opened_ = true;
-      return event(writer_.opening());
+      return server_sent_event(writer_.opening());
     }
     std::string text;
     try {
       const std::optional<ReplyStep> step = reply_->next(timeout);
       if (!step) return text;
-      for (const auto& chunk : writer_.chunks(*step, *reply_)) text += event(chunk);
+      for (const auto& chunk : writer_.chunks(*step, *reply_)) text += server_sent_event(chunk);
       done_ = step->finished.has_value();
     } catch (const Error& error) {
-      text = event(ApiError({.status = 500, .type = "server_error"}, error.what()).json());
+      text = server_sent_event(ApiError({.status = 500, .type = "server_error"}, error.what()).json());
       done_ = true;
     }
     if (done_) text += "data: [DONE]\n\n";

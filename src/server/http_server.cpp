@@ -51,6 +51,10 @@ void set_socket_options(socket_t socket) {
 
 }  // namespace
 
+std::string server_sent_event(const nlohmann::ordered_json& json) {
+  return "data: " + json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n\n";
+}
+
 HttpServer::HttpServer(const ServerOptions& options) : options_(options), server_(std::make_unique<httplib::Server>()) {
   const auto threads = static_cast<std::size_t>(options.max_connections);
   server_->new_task_queue = [threads] { return new httplib::ThreadPool(threads); };

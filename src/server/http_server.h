@@ -89,5 +89,10 @@ class HttpServer {
 void add_model_routes(HttpServer& server);
 /// /v1/chat/completions
 void add_chat_routes(HttpServer& server);
+/// /v1/completions
+void add_completion_routes(HttpServer& server);
+
+/// "data: JSON\n\n"
+std::string server_sent_event(const nlohmann::ordered_json& json);
 
 }  // namespace lily

@@ -1,0 +1,126 @@
+// lily serve: the OpenAI-compatible server.
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <thread>
+
+#include "commands.h"
+#include "options.h"
+#include "progress_line.h"
+#include "server/http_server.h"
+#include "support/error.h"
+
+namespace lily {
+namespace {
+
+struct ServeOptions {
+  LoadOptions load;
+  EngineOptions engine;
+  ServerOptions server;
+  std::string api_key_file;
+  double cache_gib = 2;
+  double disk_gib = 20;
+};
+
+void read_api_keys(const std::string& file, std::vector<std::string>& keys) {
+  std::ifstream in(file);
+  if (!in) throw_error("cannot read the API keys in {}", file);
+  for (std::string line; std::getline(in, line);) {
+    if (!line.empty() && line.front() != '#') keys.push_back(line);
+  }
+  if (keys.empty()) throw_error("{} holds no API key: one on each line", file);
+}
+
+/// SIGINT and SIGTERM come to the thread that waits for them, and to no other.
+sigset_t block_end_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+std::size_t gibibytes(double value) {
+  return static_cast<std::size_t>(value * (1 << 30));
+}
+
+void serve(ServeOptions options) {
+  if (!options.api_key_file.empty()) read_api_keys(options.api_key_file, options.server.access.api_keys);
+  std::signal(SIGPIPE, SIG_IGN);
+  const sigset_t end_signals = block_end_signals();
+  HttpServer server(options.server);
+  add_model_routes(server);
+  add_chat_routes(server);
+  add_completion_routes(server);
+  std::thread http([&server] { server.run(); });
+  const std::string host = options.server.host == "0.0.0.0" ? "127.0.0.1" : options.server.host;
+  fmt::print("lily: listening on http://{}:{}\n", host, server.port());
+  std::fflush(stdout);
+  try {
+    options.load.context = options.engine.session.capacity;
+    LoadedModel model(options.load);
+    // Half for what live sessions hold on to, half for the prefixes of others.
+    options.engine.cache_bytes = gibibytes(options.cache_gib) / 2;
+    options.engine.session.snapshot_bytes =
+        options.engine.cache_bytes / static_cast<std::size_t>(options.engine.parallel);
+    options.engine.cache_disk_bytes = gibibytes(options.disk_gib);
+    Engine engine(model, options.engine);
+    ChatService service(model, engine, std::size_t{64} << 20);
+    server.ready(service);
+    fmt::print("lily: ready, {} on {}\n", options.load.model, model.device());
+    std::fflush(stdout);
+    int signal = 0;
+    sigwait(&end_signals, &signal);
+    fmt::print("lily: shutting down\n");
+    server.stop();
+    http.join();
+  } catch (...) {
+    server.stop();
+    if (http.joinable()) http.join();
+    throw;
+  }
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app) {
+  auto options = std::make_shared<ServeOptions>();
+  CLI::App* command = app.add_subcommand("serve", "an OpenAI-compatible server on this machine");
+  add_load_options(*command, options->load);
+  ServerOptions& server = options->server;
+  command->add_option("--host", server.host, "address to listen on; 0.0.0.0: every network")->capture_default_str();
+  command->add_option("-p,--port", server.port, "port; 0: any free one")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  command->add_option("--name", server.served_name, "the model's name in answers")->capture_default_str();
+  command->add_option("--api-key", server.access.api_keys, "clients must give this key; may be given several times");
+  command->add_option("--api-key-file", options->api_key_file, "file with one key on each line");
+  command->add_option("--allow-host", server.access.allowed_hosts, "name under which clients may reach this server");
+  command->add_option("--cors-origin", server.access.cors_origins,
+                      "web origin that may read answers, e.g. http://localhost:3000");
+  EngineOptions& engine = options->engine;
+  command->add_option("-c,--ctx", engine.session.capacity, "tokens of prompt and reply together")
+      ->check(CLI::Range(std::int64_t{256}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  command->add_option("--parallel", engine.parallel, "replies in the making at the same time")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command->add_option("--queue", engine.queue, "requests that may wait beyond those")
+      ->check(CLI::Range(0, 100000))
+      ->capture_default_str();
+  command->add_option("--cache-gib", options->cache_gib, "memory for states that may be needed again")
+      ->check(CLI::Range(0.0, 4096.0))
+      ->capture_default_str();
+  command->add_option("--cache-dir", engine.cache_directory, "keep such states on disk too, over restarts");
+  command->add_option("--cache-disk-gib", options->disk_gib, "most of the disk that --cache-dir may take")
+      ->check(CLI::Range(0.0, 65536.0))
+      ->capture_default_str();
+  command->add_flag("--verify-cache", engine.verify_cache, "recompute every reused prompt and compare (slow)");
+  command->callback([options] { serve(*options); });
+}
+
+}  // namespace lily
