@@ -1,5 +1,6 @@
 // lily tokenize: text into ids and pieces, and back.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -79,6 +80,7 @@ void print_tokens(const Tokenizer& tokenizer, const std::vector<std::int32_t>& i
     return;
   }
   std::vector<std::string> pieces;
+  pieces.reserve(ids.size());
   for (const std::int32_t id : ids) pieces.push_back(replace_invalid_utf8(tokenizer.bytes(id)));
   fmt::print("{}\n", nlohmann::json{{"ids", ids}, {"pieces", pieces}}.dump());
 }

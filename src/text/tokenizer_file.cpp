@@ -258,9 +258,9 @@ class Checker {
     return *found;
   }
   static const json& member(const json& object, const char* name) {
-    static const json null;
+    static const json kNull;
     const auto found = object.find(name);
-    return found == object.end() ? null : *found;
+    return found == object.end() ? kNull : *found;
   }
   void expect(const json& object, const char* where, const char* name, const json& expected) const {
     const json& found = member(object, name);

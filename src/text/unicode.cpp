@@ -169,8 +169,8 @@ std::string normalize_nfc(std::string_view text) {
 }
 
 CharClasses::CharClasses() {
-  static const std::vector<std::uint8_t> properties = expand_properties();
-  properties_ = properties.data();
+  static const std::vector<std::uint8_t> kProperties = expand_properties();
+  properties_ = kProperties.data();
 }
 
 }  // namespace lily

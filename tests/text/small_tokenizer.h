@@ -23,7 +23,7 @@ inline std::string spelling_of_byte(int byte) {
   return {static_cast<char>(0xC0 | code_point >> 6), static_cast<char>(0x80 | (code_point & 0x3F))};
 }
 
-/// `merges` make pieces 256, 257, ... (spelled as in the file); the control tokens <a> and <ab> follow.
+/// `merges` make pieces 256, 257, ... (spelled as in the file); the control tokens <a> and <a>b follow.
 inline nlohmann::json small_tokenizer_json(const std::vector<std::pair<std::string, std::string>>& merges) {
   nlohmann::json vocab = nlohmann::json::object();
   for (int byte = 0; byte < 256; ++byte) vocab[spelling_of_byte(byte)] = byte;
@@ -33,7 +33,7 @@ inline nlohmann::json small_tokenizer_json(const std::vector<std::pair<std::stri
     if (!vocab.contains(left + right)) vocab[left + right] = next++;
     pairs.push_back({left, right});
   }
-  return {{"added_tokens", {{{"id", next}, {"content", "<a>"}}, {{"id", next + 1}, {"content", "<ab>"}}}},
+  return {{"added_tokens", {{{"id", next}, {"content", "<a>"}}, {{"id", next + 1}, {"content", "<a>b"}}}},
           {"normalizer", {{"type", "NFC"}}},
           {"pre_tokenizer",
            {{"type", "Sequence"},

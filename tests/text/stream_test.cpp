@@ -53,7 +53,7 @@ TEST(Stream, InvalidBytesAreReplacedAsSoonAsTheyAreKnown) {
 TEST(Stream, ControlTokensEndACharacter) {
   StreamDecoder decoder(bytes_only());
   EXPECT_EQ(decoder.push(0xF0), "");
-  EXPECT_EQ(decoder.push(*bytes_only().added_token("<ab>")), "\uFFFD<ab>");
+  EXPECT_EQ(decoder.push(*bytes_only().added_token("<a>b")), "\uFFFD<a>b");
   EXPECT_EQ(decoder.push(-1), "");
   EXPECT_EQ(decoder.push(1 << 30), "");
   EXPECT_EQ(decoder.finish(), "");

@@ -6,6 +6,7 @@
 //   decode IDS     the text in HEX
 //   stream IDS     the same, through StreamDecoder
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdio>
 #include <iostream>
