@@ -82,3 +82,66 @@ function(lily_cuda_images out)
   endforeach()
   set(${out} ${images} PARENT_SCOPE)
 endfunction()
+
+# ---- Metal: on a Mac the device itself; on Linux the same host code against the tests' software Metal, built by clang
+# because metal-cpp needs blocks.
+
+# lily_metal_sources(out a.metal b.metal): each file with its includes in place; `out` are the files it makes.
+file(GLOB lily_kernel_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/*.h)
+function(lily_metal_sources out)
+  set(texts "")
+  foreach(source ${ARGN})
+    get_filename_component(name ${source} NAME)
+    set(text ${CMAKE_CURRENT_BINARY_DIR}/inlined/${name})
+    add_custom_command(
+      OUTPUT ${text}
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/inlined
+      COMMAND awk -v root=${PROJECT_SOURCE_DIR}/src -f ${PROJECT_SOURCE_DIR}/cmake/inline_source.awk ${source} > ${text}
+      DEPENDS ${source} ${lily_kernel_headers} ${PROJECT_SOURCE_DIR}/cmake/inline_source.awk
+      COMMENT "inlining ${name}"
+      VERBATIM)
+    list(APPEND texts ${text})
+  endforeach()
+  set(${out} ${texts} PARENT_SCOPE)
+endfunction()
+
+set(LILY_SOFT_METAL OFF)
+if(APPLE OR (LILY_TESTS AND NOT LILY_SANITIZE))
+  include(${CMAKE_CURRENT_LIST_DIR}/metal_cpp.cmake)
+  find_program(LILY_CLANG NAMES clang++-19 clang++-20 clang++-21 clang++ clang++-14)
+  if(APPLE AND NOT LILY_METAL_CPP)
+    message(FATAL_ERROR "metal-cpp is needed on a Mac")
+  endif()
+  if(NOT APPLE AND LILY_METAL_CPP AND LILY_CLANG AND CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
+    set(LILY_SOFT_METAL ON)
+  elseif(NOT APPLE AND DEFINED ENV{CI})
+    message(FATAL_ERROR "the software Metal needs clang++ and metal-cpp")
+  endif()
+endif()
+
+# lily_clang_objects(out FLAGS -fsanitize=thread SOURCES a.cpp b.cpp): compiles with clang beside whatever compiler the
+# project has; `out` are the objects, to be given to add_executable.
+function(lily_clang_objects out)
+  cmake_parse_arguments(ARG "" "" "FLAGS;SOURCES" ${ARGN})
+  set(objects "")
+  string(MD5 variant "${ARG_FLAGS}")
+  foreach(source ${ARG_SOURCES})
+    get_filename_component(name ${source} NAME)
+    set(object ${CMAKE_CURRENT_BINARY_DIR}/clang/${variant}/${name}.o)
+    add_custom_command(
+      OUTPUT ${object}
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/clang/${variant}
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${LILY_CLANG} -std=c++20 -fblocks -O1 -g1 -Wall -Wextra -Wshadow
+              -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers -Werror ${ARG_FLAGS}
+              -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/tests
+              -I${PROJECT_SOURCE_DIR}/src/kernels/shim/host -isystem ${PROJECT_SOURCE_DIR}/tests/device/soft_metal/apple
+              -isystem ${LILY_METAL_CPP} -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
+      DEPENDS ${source}
+      DEPFILE ${object}.d
+      COMMENT "clang ${name}"
+      VERBATIM)
+    list(APPEND objects ${object})
+  endforeach()
+  set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+  set(${out} ${objects} PARENT_SCOPE)
+endfunction()

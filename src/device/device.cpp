@@ -68,9 +68,12 @@ std::unique_ptr<Buffer> Device::allocate(std::size_t bytes, Memory memory) {
   return do_allocate(bytes, memory);
 }
 
-std::unique_ptr<Buffer> Device::map(std::span<const std::byte> bytes) {
+std::unique_ptr<Buffer> Device::map(std::span<const std::byte> bytes, std::size_t alignment) {
   LILY_CHECK(!bytes.empty());
-  return do_map(bytes);
+  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignment == 0) return do_map(bytes);
+  auto copy = do_allocate(bytes.size(), Memory::kDevice);
+  do_write(*copy, 0, bytes);
+  return copy;
 }
 
 void Device::write(Buffer& buffer, std::size_t offset, std::span<const std::byte> bytes) {

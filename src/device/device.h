@@ -176,9 +176,9 @@ class Device {
   // ---- memory ----
   /// Uninitialised. Throws lily::Error when it would not fit into the budget, or into what is free.
   std::unique_ptr<Buffer> allocate(std::size_t bytes, Memory memory = Memory::kDevice);
-  /// Memory for kernels to read that has the host's bytes, in place where the device can (the caller keeps them alive
-  /// and unchanged), else as a copy.
-  std::unique_ptr<Buffer> map(std::span<const std::byte> bytes);
+  /// Memory for kernels to read that has the host's bytes: in place where the device can (the caller keeps them alive and
+  /// unchanged) and the bytes' address is a multiple of `alignment`, else as a copy.
+  std::unique_ptr<Buffer> map(std::span<const std::byte> bytes, std::size_t alignment = 16);
   /// Copies after everything dispatched so far, for which they wait.
   void write(Buffer& buffer, std::size_t offset, std::span<const std::byte> bytes);
   void read(const Buffer& buffer, std::size_t offset, std::span<std::byte> out);

@@ -10,6 +10,10 @@
 // Last: MSL's words are macros until here.
 #include "kernels/shim/host/undefine_msl.h"
 
+namespace lily::kernels {
+std::span<const Entry* const> test_entries();
+}  // namespace lily::kernels
+
 namespace lily::embedded {
 std::span<const EmbeddedFile> test_cuda_images();
 std::span<const EmbeddedFile> test_metal_sources();

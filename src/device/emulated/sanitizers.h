@@ -103,7 +103,7 @@ class SanitizerThread {
 #endif
   }
   /// Goes on as `to` on the same stack (ThreadSanitizer only).
-  void become([[maybe_unused]] SanitizerThread& to) {
+  __attribute__((no_sanitize("thread"))) void become([[maybe_unused]] SanitizerThread& to) {
 #ifdef LILY_TSAN_FIBERS
     __tsan_switch_to_fiber(to.tsan_, __tsan_switch_to_fiber_no_sync);
 #endif

@@ -1,0 +1,3 @@
+// What metal-cpp wants of macOS's header of this name, for Linux.
+#pragma once
+typedef struct __IOSurface* IOSurfaceRef;

@@ -1,0 +1,4 @@
+// What metal-cpp wants of macOS's header of this name, for Linux.
+#pragma once
+typedef struct dispatch_queue_s* dispatch_queue_t;
+typedef struct dispatch_data_s* dispatch_data_t;
