@@ -1,6 +1,6 @@
 # Third-party libraries: the system's own first, otherwise fetched at the pin named here. Licences are in THIRD_PARTY.md.
 # Targets for lily's own CMakeLists: fmt::fmt CLI11::CLI11 nlohmann_json::nlohmann_json utf8proc::utf8proc xxHash::xxhash
-# hwy::hwy libedit::libedit Threads::Threads; with LILY_SERVE httplib::httplib CURL::libcurl; with LILY_TESTS
+# hwy::hwy Threads::Threads; with LILY_SERVE httplib::httplib CURL::libcurl; with LILY_TESTS
 # GTest::gtest_main rapidcheck PCRE2::8BIT; with LILY_BENCH benchmark::benchmark.
 include(FetchContent)
 list(APPEND CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR}/modules)
@@ -36,7 +36,6 @@ endmacro()
 set(CMAKE_POLICY_DEFAULT_CMP0077 NEW) # the OPTIONS below reach the fetched projects
 set(BUILD_SHARED_LIBS OFF)
 find_package(Threads REQUIRED)
-find_package(libedit REQUIRED) # has no git or CMake project of its own: macOS ships it, Debian's is libedit-dev
 lily_dependency(fmt TARGET fmt::fmt URL https://github.com/fmtlib/fmt TAG 9.1.0)
 lily_dependency(CLI11 TARGET CLI11::CLI11 URL https://github.com/CLIUtils/CLI11 TAG v2.1.2
                 OPTIONS CLI11_BUILD_TESTS=OFF CLI11_BUILD_EXAMPLES=OFF)
