@@ -5,7 +5,7 @@
 function(lily_host_kernels target)
   target_sources(${target} PRIVATE ${ARGN})
   set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX
-    COMPILE_OPTIONS "-x;c++;-O2;-Wno-unknown-pragmas;-Wno-conversion"
+    COMPILE_OPTIONS "-x;c++;-O2;-fno-strict-aliasing;-Wno-unknown-pragmas;-Wno-conversion"
     COMPILE_DEFINITIONS LILY_DEFINE_ENTRIES)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src/kernels/shim/host)
 endfunction()
