@@ -3,6 +3,7 @@
 The scores of MLX-LM's own run are computed here once more from the stored numbers. lily's perplexity is bound to the
 reference's by the ratio, its other figures by their limits; lily's logits themselves are parity_test's subject.
 """
+
 import json
 import math
 import subprocess

@@ -35,14 +35,18 @@ float largest_difference(std::span<const float> a, std::span<const float> b) {
 class Parity : public testing::Test {
  protected:
   static LoadedModel& exact() {
-    static LoadedModel model({.activations = "float32"});
+    static LoadedModel model = [] {
+      LoadOptions options;
+      options.activations = "float32";
+      return LoadedModel(options);
+    }();
     return model;
   }
 };
 
 // What `lily eval` promises, with the options that a user gets by default. MLX-LM's own run is the yardstick.
 TEST_F(Parity, DefaultsAreWithinTheStatedBounds) {
-  LoadedModel model({});
+  LoadedModel model{LoadOptions{}};
   const GoldenScores scores = score_goldens(model.model(), model.ops(), goldens());
   EXPECT_GE(scores.lily.positions, 2000);
   EXPECT_GE(scores.lily.top1_agreement(), 0.98);
