@@ -1,7 +1,9 @@
-// Quantised matrices where they lie: views into the mapped checkpoint, never copied.
+// Quantised matrices where they lie: views into the mapped checkpoint, or into the aligned copy that the checkpoint made
+// of misaligned data.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "checkpoint/tensor_view.h"
@@ -18,6 +20,7 @@ struct QuantRows {
   std::int64_t in = 0;
   int bits = 4;
   int group = 64;
+  std::shared_ptr<const void> owner;  // of a copy; null for mapped bytes
 
   std::int64_t row_bytes() const { return in * bits / 8; }
   std::int64_t groups() const { return in / group; }
@@ -35,7 +38,8 @@ inline QuantRows expert_rows(const QuantizedMatrix& matrix, std::int64_t index) 
           matrix.out,
           matrix.in,
           matrix.bits,
-          matrix.group};
+          matrix.group,
+          matrix.owner};
 }
 
 /// A run of consecutive rows of one part, and where they stand in the whole matrix.

@@ -93,6 +93,7 @@ std::shared_ptr<Buffer> GpuOps::upload(std::span<const std::byte> bytes) {
 Matrix GpuOps::load_matrix(const QuantizedMatrix& m) {
   check_matrix(m);
   Matrix matrix;
+  matrix.owner = m.owner;
   matrix.codes = upload(bytes_of(m, 0));
   matrix.scales = upload(bytes_of(m, 1));
   matrix.biases = upload(bytes_of(m, 2));

@@ -12,6 +12,7 @@ namespace lily::gpu {
 
 /// A quantised matrix, or a stack of them one after another, in the checkpoint's layout.
 struct Matrix {
+  std::shared_ptr<const void> owner;  // of what the buffers may map: QuantizedMatrix::owner
   std::shared_ptr<Buffer> codes, scales, biases;
   std::int64_t out = 0;  // rows of one matrix of the stack
   std::int64_t in = 0;
