@@ -54,6 +54,7 @@ void serve(ServeOptions options) {
   const sigset_t end_signals = block_end_signals();
   HttpServer server(options.server);
   add_model_routes(server);
+  add_anthropic_routes(server);
   add_chat_routes(server);
   add_completion_routes(server);
   std::thread http([&server] { server.run(); });
@@ -102,6 +103,8 @@ void add_serve(CLI::App& app) {
   command->add_option("--allow-host", server.access.allowed_hosts, "name under which clients may reach this server");
   command->add_option("--cors-origin", server.access.cors_origins,
                       "web origin that may read answers, e.g. http://localhost:3000");
+  command->add_flag("--keep-billing-header", server.keep_billing_header,
+                    "keep system blocks of Anthropic clients that change with every request");
   EngineOptions& engine = options->engine;
   command->add_option("-c,--ctx", engine.session.capacity, "tokens of prompt and reply together")
       ->check(CLI::Range(std::int64_t{256}, std::int64_t{1} << 20))

@@ -66,7 +66,8 @@ struct Finished {
   double queue_seconds = 0;
   double prefill_seconds = 0;
   double decode_seconds = 0;
-  std::vector<std::int32_t> tokens = {};  // what was generated, exactly; without the end token
+  std::optional<std::string> matched_stop = {};  // the stop string that ended it
+  std::vector<std::int32_t> tokens = {};         // what was generated, exactly; without the end token
 };
 
 struct Failed {

@@ -65,6 +65,11 @@ void Generation::add_text(std::int32_t token, GeneratedToken& result) {
   if (stops_.stopped()) result.finish = FinishReason::kStop;
 }
 
+std::optional<std::string> Generation::matched_stop() const {
+  if (!stops_.matched()) return {};
+  return options_.stop[*stops_.matched()];
+}
+
 FinishReason generate(Session& session, Generation& generation,
                       const std::function<bool(const GeneratedToken&)>& on_token) {
   for (;;) {

@@ -39,7 +39,7 @@ struct GeneratedToken {
   std::string text;     // ordinary text
   std::string control;  // spelling of an added token, e.g. "</think>"; comes after `text`
   Sampled sampled;
-  bool is_end = false;  // an end token: it has no text and is no part of the reply
+  bool is_end = false;                 // an end token: it has no text and is no part of the reply
   std::optional<FinishReason> finish;  // set on the last one
 };
 
@@ -53,6 +53,8 @@ class Generation {
   /// Chooses the next token. Unless it has `finish`, the token goes to the session before the next call.
   GeneratedToken next(std::span<const float> logits);
 
+  /// The stop string that ended the reply.
+  std::optional<std::string> matched_stop() const;
   std::int64_t count() const { return count_; }  // tokens so far, end token included
 
  private:

@@ -250,6 +250,7 @@ void Scheduler::finish(Slot& slot, FinishReason reason) {
                             .queue_seconds = job.queue_seconds,
                             .prefill_seconds = job.prefill_seconds,
                             .decode_seconds = job.decode_seconds,
+                            .matched_stop = job.generation.matched_stop(),
                             .tokens = std::move(job.generated)});
   slot.job = nullptr;
   slot.last_use = Job::Clock::now();

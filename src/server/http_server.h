@@ -28,9 +28,10 @@ struct ServerOptions {
   AccessRules access;
   std::string served_name = "lily";  // the model's name in answers
   std::size_t max_body_bytes = std::size_t{32} << 20;
-  int max_connections = 512;        // each has a thread while it is open
-  int keep_alive_seconds = 5;       // silence after which a stream gets a comment
-  int client_timeout_seconds = 30;  // a client that sends or takes nothing for so long is dropped
+  int max_connections = 512;         // each has a thread while it is open
+  int keep_alive_seconds = 5;        // silence after which a stream gets a comment
+  bool keep_billing_header = false;  // see parse_anthropic
+  int client_timeout_seconds = 30;   // a client that sends or takes nothing for so long is dropped
 };
 
 /// The source of a server-sent event stream.
@@ -89,6 +90,8 @@ class HttpServer {
 void add_model_routes(HttpServer& server);
 /// /v1/chat/completions
 void add_chat_routes(HttpServer& server);
+/// /v1/messages, /v1/messages/count_tokens
+void add_anthropic_routes(HttpServer& server);
 /// /v1/completions
 void add_completion_routes(HttpServer& server);
 
