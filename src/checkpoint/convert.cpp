@@ -160,6 +160,7 @@ std::vector<float> read_rows(const RowSource& source, std::int64_t first_row, st
   view.bytes = source.tensor->bytes.subspan(static_cast<std::size_t>(row * source.in) * width,
                                             static_cast<std::size_t>(rows * source.in) * width);
   std::vector<float> values = widen(view);
+  release_pages(view.bytes);
   for (float& value : values) {
     value = static_cast<float>(to_bfloat16(value));
     if (!std::isfinite(value)) {

@@ -29,4 +29,8 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
+/// Says that these mapped bytes will not be read again soon, so that a pass over a large file does not fill this
+/// process's memory. They stay readable.
+void release_pages(std::span<const std::byte> mapped);
+
 }  // namespace lily
