@@ -39,6 +39,7 @@ void check_sizes(const ModelConfig& c) {
   require_size("linear_key_head_dim", c.linear_key_head_dim, {64, 128});
   require_size("linear_value_head_dim", c.linear_value_head_dim, {c.linear_key_head_dim});
   require_size("linear_conv_kernel_dim", c.linear_conv_kernel_dim, {4});
+  require_multiple("linear_num_value_heads", c.linear_num_value_heads, 4, kMost);
   require_multiple("hidden_size", c.hidden_size, 64, kMost);
   require_multiple("moe_intermediate_size", c.moe_intermediate_size, 64, kMost);
   require_multiple("shared_expert_intermediate_size", c.shared_expert_intermediate_size, 64, kMost);
@@ -84,8 +85,9 @@ GpuOps::~GpuOps() {
 
 /// In place where the device can read it there, else a copy.
 std::shared_ptr<Buffer> GpuOps::upload(std::span<const std::byte> bytes) {
-  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % kAlignment == 0) return device_.map(bytes);
-  std::shared_ptr<Buffer> buffer = device_.allocate(bytes.size());
+  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % kAlignment == 0)
+    return waiting_buffer(device_, device_.map(bytes));
+  std::shared_ptr<Buffer> buffer = waiting_buffer(device_, device_.allocate(bytes.size()));
   device_.write(*buffer, 0, bytes);
   return buffer;
 }
@@ -114,7 +116,7 @@ Weight GpuOps::load_linear(std::span<const QuantizedMatrix> parts) {
     for (int which = 0; which < 3; ++which) {
       std::size_t bytes = 0;
       for (const QuantizedMatrix& part : parts) bytes += bytes_of(part, which).size();
-      *buffers[which] = device_.allocate(bytes);
+      *buffers[which] = waiting_buffer(device_, device_.allocate(bytes));
       std::size_t offset = 0;
       for (const QuantizedMatrix& part : parts) {
         check_matrix(part);
@@ -148,7 +150,7 @@ std::shared_ptr<const Storage> GpuOps::load_experts(const MlpMatrices& routed, c
 
 Vector GpuOps::load_vector(std::span<const float> values) {
   auto vector = std::make_shared<Floats>();
-  vector->values = device_.allocate(values.size_bytes());
+  vector->values = waiting_buffer(device_, device_.allocate(values.size_bytes()));
   device_.write(*vector->values, 0, std::as_bytes(values));
   return {std::move(vector), static_cast<std::int64_t>(values.size())};
 }
@@ -156,7 +158,7 @@ Vector GpuOps::load_vector(std::span<const float> values) {
 std::unique_ptr<SequenceState> GpuOps::new_state(std::int64_t capacity) {
   if (capacity > turns_positions_) {
     const std::vector<float> table = rotary_table(config_, capacity);
-    turns_ = device_.allocate(table.size() * sizeof(float));
+    turns_ = waiting_buffer(device_, device_.allocate(table.size() * sizeof(float)));
     device_.write(*turns_, 0, std::as_bytes(std::span(table)));
     turns_positions_ = capacity;
   }
@@ -175,6 +177,7 @@ void GpuOps::give_memory(Tensor& tensor, Format format) {
   Activations& a = activations(tensor);
   const auto values = static_cast<std::size_t>(tensor.rows * tensor.cols);
   a.gates = nullptr;
+  a.operand_order = false;
   a.norm = nullptr;
   if (a.buffer != nullptr && a.format == format) return;
   a.buffer = pool_->take(values * (format == Format::kFloat32 ? 4 : 2));
@@ -202,7 +205,10 @@ void GpuOps::read(const Tensor& tensor, std::span<float> out) {
   }
   std::vector<BFloat16> values(out.size());
   device_.read(*a.buffer, 0, std::as_writable_bytes(std::span(values)));
-  std::transform(values.begin(), values.end(), out.begin(), [](BFloat16 value) { return static_cast<float>(value); });
+  constexpr std::size_t kPlace[] = {0, 2, 4, 6, 1, 3, 5, 7};
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = static_cast<float>(values[a.operand_order ? i / 8 * 8 + kPlace[i % 8] : i]);
+  }
 }
 
 }  // namespace gpu

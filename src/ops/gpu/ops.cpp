@@ -1,47 +1,50 @@
 // GpuOps: each op of the vocabulary, by the number of rows.
-#include "kernels/kernels.h"
 #include "ops/gpu/decode_loop.h"
+#include "ops/gpu/views.h"
 
 namespace lily::gpu {
 
 void GpuOps::embed(const Weight& table, std::span<const std::int32_t> tokens, Tensor& x) {
   const Matrix& m = matrix_of(table);
   LILY_CHECK(m.bits == 4 && static_cast<std::int64_t>(tokens.size()) == x.rows);
-  const Embed parameters{static_cast<uint>(m.in), static_cast<uint>(m.out)};
-  const View<const uint> codes = m.codes->view<uint>();
-  const View<const bfloat> scales = m.scales->view<bfloat>(), biases = m.biases->view<bfloat>();
+  const Embed parameters{u32(m.in), u32(m.out)};
+  const MatrixViews w = views(m);
   if (tokens[0] == kDrawnToken) {
     LILY_CHECK(recording_ != nullptr);
-    device_.dispatch(kernels::embed_drawn_q4, {}, codes, scales, biases, recording_->tokens().view<uint>(),
+    device_.dispatch(kernels::embed_drawn_q4, {}, w.codes, w.scales, w.biases, recording_->tokens().view<uint>(),
                      recording_->state_step().view<StepState>(), write_floats(x), parameters);
     return;
   }
-  const auto ids = pool_->take(tokens.size_bytes());
-  device_.write(*ids, 0, std::as_bytes(tokens));
-  device_.dispatch(kernels::embed_rows_q4, {.groups = {static_cast<unsigned>(tokens.size())}}, codes, scales, biases,
-                   ids->view<uint>(), write_floats(x), parameters);
+  device_.dispatch(kernels::embed_rows_q4, {.groups = {unsigned(tokens.size())}}, w.codes, w.scales, w.biases,
+                   token_ids(tokens), write_floats(x), parameters);
 }
 
 void GpuOps::project(const Tensor& x, const Vector& norm, const Weight& weight, Tensor& out) {
-  LILY_CHECK(x.rows == 1);
-  project_step(floats(x), norm, matrix_of(weight), write_floats(out));
+  if (x.rows == 1) {
+    project_step(floats(x), norm, matrix_of(weight), write_floats(out));
+  } else {
+    project_rows(x, norm, matrix_of(weight), out);
+  }
 }
 
 void GpuOps::project_add(const Tensor& in, const Weight& weight, Tensor& x) {
-  LILY_CHECK(x.rows == 1);
-  project_add_step(activations(in), matrix_of(weight), floats(x));
+  if (x.rows == 1) {
+    project_add_step(activations(in), matrix_of(weight), floats(x));
+  } else {
+    project_add_rows(activations(in), matrix_of(weight), x);
+  }
 }
 
 void GpuOps::gated_delta(const Tensor& projected, const GatedDeltaWeights& weights, std::int64_t layer, Batch batch,
                          Tensor& out) {
-  LILY_CHECK(projected.rows == 1);
+  if (projected.rows > 1) return gated_delta_rows(projected, weights, layer, batch, out);
   set_position(batch[0]);
   gated_delta_step(projected, weights, layer, batch[0], out);
 }
 
 void GpuOps::attention(const Tensor& projected, const AttentionWeights& weights, std::int64_t layer, Batch batch,
                        Tensor& out) {
-  LILY_CHECK(projected.rows == 1);
+  if (projected.rows > 1) return attention_rows(projected, weights, layer, batch, out);
   set_position(batch[0]);
   attention_step(projected, weights, layer, batch[0], out);
 }
@@ -58,16 +61,20 @@ void GpuOps::set_position(const Segment& segment) {
 }
 
 void GpuOps::mixture_of_experts(const MoeWeights& weights, Tensor& x) {
-  LILY_CHECK(x.rows == 1);
-  experts_step(weights, x);
+  if (x.rows == 1) {
+    experts_step(weights, x);
+  } else {
+    experts_rows(weights, x);
+  }
 }
 
 void GpuOps::lm_head(const Tensor& x, const Vector& norm, const Weight& head, std::span<const std::int64_t> rows,
                      Tensor& logits) {
-  LILY_CHECK(rows.size() == 1);
-  const auto hidden = static_cast<std::size_t>(x.cols);
-  const View<float> row = floats(x).part(static_cast<std::size_t>(rows[0]) * hidden, hidden);
-  project_step(row, norm, matrix_of(head), write_floats(logits));
+  const auto hidden = size(x.cols), vocab = size(logits.cols);
+  const View<float> all = floats(x), out = write_floats(logits);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    project_step(all.part(size(rows[i]) * hidden, hidden), norm, matrix_of(head), out.part(i * vocab, vocab));
+  }
 }
 
 }  // namespace lily::gpu

@@ -2,6 +2,7 @@
 // decode_loop.cpp.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -58,6 +59,18 @@ class GpuOps final : public Ops {
   void experts_step(const MoeWeights& weights, Tensor& x);
   std::int64_t attention_splits(std::int64_t room) const;
 
+  // ---- many rows ----
+  View<const std::uint32_t> token_ids(std::span<const std::int32_t> tokens);
+  /// rms_norm(x, norm) in operand order.
+  std::shared_ptr<Buffer> normed_rows(const Tensor& x, const Vector& norm);
+  void project_rows(const Tensor& x, const Vector& norm, const Matrix& weight, Tensor& out);
+  void project_add_rows(const Activations& in, const Matrix& weight, Tensor& x);
+  void gated_delta_rows(const Tensor& projected, const GatedDeltaWeights& weights, std::int64_t layer, Batch batch,
+                        Tensor& out);
+  void attention_rows(const Tensor& projected, const AttentionWeights& weights, std::int64_t layer, Batch batch,
+                      Tensor& out);
+  void experts_rows(const MoeWeights& weights, Tensor& x);
+
   Device& device_;
   ModelConfig config_;
   GpuOptions options_;
@@ -65,6 +78,12 @@ class GpuOps final : public Ops {
   std::shared_ptr<BufferPool> pool_;
   std::shared_ptr<Buffer> turns_;
   std::int64_t turns_positions_ = 0;
+  struct TokenIds {
+    std::unique_ptr<Buffer> buffer;  // the host writes it without waiting for launches
+    Device::Ticket last_use = 0;
+  };
+  std::array<TokenIds, 3> token_ids_;
+  std::size_t token_ids_in_use_ = 0;
   class GpuDecodeLoop* recording_ = nullptr;  // the loop whose step is being recorded
 };
 

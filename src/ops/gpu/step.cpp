@@ -3,36 +3,14 @@
 // The gated norm of the delta rule is left to the output projection that follows it (Activations::gates).
 #include <algorithm>
 
-#include "kernels/kernels.h"
-#include "ops/gpu/ops_impl.h"
+#include "ops/gpu/views.h"
 
 namespace lily::gpu {
 namespace {
 
-uint u(std::int64_t value) {
-  return static_cast<uint>(value);
-}
-
 /// Threadgroups for `rows` rows of a matrix, 16 each.
 unsigned tiles(std::int64_t rows) {
-  return static_cast<unsigned>((rows + 15) / 16);
-}
-
-struct MatrixViews {
-  View<const uint> codes;
-  View<const bfloat> scales, biases;
-};
-
-MatrixViews views(const Matrix& m) {
-  return {m.codes->view<uint>(), m.scales->view<bfloat>(), m.biases->view<bfloat>()};
-}
-
-View<const float> values(const Vector& vector) {
-  return floats_of(vector).values->view<float>();
-}
-
-View<bfloat> cache_view(const State::Range& range) {
-  return range.buffer->view<bfloat>(range.offset).part(0, range.bytes / 2);
+  return groups_of(rows, 16);
 }
 
 using ProjectEntry = std::remove_cvref_t<decltype(kernels::project_step_q4)>;
@@ -48,7 +26,7 @@ void GpuOps::project_step(View<const float> x, const Vector& norm, const Matrix&
                                      : kernels::project_step_q4_2048;
   const MatrixViews w = views(weight);
   device_.dispatch(entry, {.groups = {tiles(weight.out)}, .weight_bytes = weight.bytes()}, w.codes, w.scales, w.biases,
-                   x, values(norm), out, ProjectStep{u(weight.out), u(weight.in), config_.rms_norm_eps});
+                   x, values(norm), out, ProjectStep{u32(weight.out), u32(weight.in), config_.rms_norm_eps});
 }
 
 void GpuOps::project_add_step(const Activations& in, const Matrix& weight, View<float> x) {
@@ -56,8 +34,8 @@ void GpuOps::project_add_step(const Activations& in, const Matrix& weight, View<
   const bool real = weight.in == 4096;
   const MatrixViews w = views(weight);
   const Launch launch{.groups = {tiles(weight.out)}, .weight_bytes = weight.bytes()};
-  const ProjectStep parameters{u(weight.out), u(weight.in), config_.rms_norm_eps};
-  const View<const float> input = in.buffer->view<float>().part(0, static_cast<std::size_t>(weight.in));
+  const ProjectStep parameters{u32(weight.out), u32(weight.in), config_.rms_norm_eps};
+  const View<const float> input = in.buffer->view<float>().part(0, size(weight.in));
   if (in.gates == nullptr) {
     const ProjectAddEntry& entry = !real  ? kernels::project_add_step_q4
                                    : mma_ ? kernels::project_add_step_q4_4096_mma
@@ -78,16 +56,16 @@ void GpuOps::project_add_step(const Activations& in, const Matrix& weight, View<
 void GpuOps::gated_delta_step(const Tensor& projected, const GatedDeltaWeights& weights, std::int64_t layer,
                               const Segment& segment, Tensor& out) {
   const auto& state = static_cast<const State&>(*segment.state);
-  const std::int64_t size = config_.linear_value_head_dim;
-  const auto& entry = size == 128 ? kernels::gated_delta_step_128 : kernels::gated_delta_step_64;
+  const std::int64_t head = config_.linear_value_head_dim;
+  const auto& entry = head == 128 ? kernels::gated_delta_step_128 : kernels::gated_delta_step_64;
   device_.dispatch(
-      entry, {.groups = {unsigned(size / 32), unsigned(config_.linear_num_value_heads)}}, floats(projected),
+      entry, {.groups = {unsigned(head / 32), unsigned(config_.linear_num_value_heads)}}, floats(projected),
       values(weights.conv1d), values(weights.A_log), values(weights.dt_bias), state.step().view<StepState>(),
       state.conv_ring(layer), state.delta_state(layer), write_floats(out),
-      GatedDeltaStep{u(config_.linear_num_key_heads), u(config_.linear_num_value_heads), config_.rms_norm_eps});
+      GatedDeltaStep{u32(config_.linear_num_key_heads), u32(config_.linear_num_value_heads), config_.rms_norm_eps});
   Activations& mixed = activations(out);
   mixed.gates = std::static_pointer_cast<Activations>(projected.storage);
-  mixed.gates_offset = static_cast<std::size_t>(config_.conv_channels()) * sizeof(float);
+  mixed.gates_offset = size(config_.conv_channels()) * sizeof(float);
   mixed.norm = std::static_pointer_cast<const Floats>(weights.norm.storage);
 }
 
@@ -100,17 +78,17 @@ void GpuOps::attention_step(const Tensor& projected, const AttentionWeights& wei
                             const Segment& segment, Tensor& out) {
   const auto& state = static_cast<const State&>(*segment.state);
   const std::int64_t heads = config_.num_attention_heads, kv_heads = config_.num_key_value_heads;
-  const std::int64_t size = config_.head_dim, splits = attention_splits(state.capacity());
-  const auto part_o = pool_->take(static_cast<std::size_t>(heads * splits * size) * 4);
-  const auto part_ml = pool_->take(static_cast<std::size_t>(heads * splits) * 8);
-  const auto& step = size == 256 ? kernels::attention_step_256 : kernels::attention_step_128;
+  const std::int64_t width = config_.head_dim, splits = attention_splits(state.capacity());
+  const auto part_o = pool_->take(size(heads * splits * width) * 4);
+  const auto part_ml = pool_->take(size(heads * splits) * 8);
+  const auto& step = width == 256 ? kernels::attention_step_256 : kernels::attention_step_128;
   device_.dispatch(step, {.groups = {unsigned(splits), unsigned(kv_heads)}}, floats(projected), values(weights.q_norm),
                    values(weights.k_norm), state.turns().view<float>(), state.step().view<StepState>(),
                    cache_view(state.keys(layer)), cache_view(state.values(layer)), part_o->view<float>(),
-                   part_ml->view<float>(), AttentionStep{u(heads), u(kv_heads), u(splits), config_.rms_norm_eps});
-  const auto& merge = size == 256 ? kernels::attention_merge_256 : kernels::attention_merge_128;
-  device_.dispatch(merge, {.groups = {unsigned(size / 64), unsigned(heads)}}, part_o->view<float>(),
-                   part_ml->view<float>(), floats(projected), write_floats(out), AttentionMerge{u(splits)});
+                   part_ml->view<float>(), AttentionStep{u32(heads), u32(kv_heads), u32(splits), config_.rms_norm_eps});
+  const auto& merge = width == 256 ? kernels::attention_merge_256 : kernels::attention_merge_128;
+  device_.dispatch(merge, {.groups = {unsigned(width / 64), unsigned(heads)}}, part_o->view<float>(),
+                   part_ml->view<float>(), floats(projected), write_floats(out), AttentionMerge{u32(splits)});
 }
 
 void GpuOps::experts_step(const MoeWeights& weights, Tensor& x) {
@@ -120,14 +98,12 @@ void GpuOps::experts_step(const MoeWeights& weights, Tensor& x) {
   const std::int64_t width = config_.moe_intermediate_size, shared_width = config_.shared_expert_intermediate_size;
   if (router.bits != 8) throw_error("the GPU has no kernel for a router of {} bits, expected 8", router.bits);
   const bool real = hidden == 2048 && width == 512 && shared_width == 512;
-  const auto logits = pool_->take(static_cast<std::size_t>(router.out) * 4);
-  const auto shared = pool_->take(static_cast<std::size_t>(shared_width) * 4);
-  const auto act = pool_->take(static_cast<std::size_t>(count * width) * 4);
+  const auto logits = pool_->take(size(router.out) * 4);
+  const auto shared = pool_->take(size(shared_width) * 4);
+  const auto act = pool_->take(size(count * width) * 4);
   const MatrixViews r = views(router), g = views(experts.gate), up = views(experts.up), d = views(experts.down);
   const MatrixViews sg = views(experts.shared_gate), su = views(experts.shared_up), sd = views(experts.shared_down);
-  const auto share = [&](const Matrix& stack) {
-    return stack.bytes() / static_cast<std::size_t>(experts.count) * static_cast<std::size_t>(count);
-  };
+  const auto share = [&](const Matrix& stack) { return stack.bytes() / size(experts.count) * size(count); };
   const View<float> residual = floats(x);
   const View<const float> norm = values(weights.post_attention_layernorm);
   const float eps = config_.rms_norm_eps;
@@ -138,21 +114,21 @@ void GpuOps::experts_step(const MoeWeights& weights, Tensor& x) {
                     .weight_bytes = router.bytes() + experts.shared_gate.bytes() + experts.shared_up.bytes()},
                    r.codes, r.scales, r.biases, sg.codes, sg.scales, sg.biases, su.codes, su.scales, su.biases,
                    residual, norm, logits->view<float>(), shared->view<float>(),
-                   RouteStep{u(experts.count), u(hidden), u(shared_width), eps});
+                   RouteStep{u32(experts.count), u32(hidden), u32(shared_width), eps});
   const auto& gate_up = !real  ? kernels::experts_up_step_q4
                         : mma_ ? kernels::experts_up_step_q4_2048_mma
                                : kernels::experts_up_step_q4_2048;
   device_.dispatch(gate_up,
                    {.groups = {tiles(width), unsigned(count)}, .weight_bytes = share(experts.gate) + share(experts.up)},
                    g.codes, g.scales, g.biases, up.codes, up.scales, up.biases, residual, norm, logits->view<float>(),
-                   act->view<float>(), ExpertsUpStep{u(experts.count), u(count), u(hidden), u(width), eps});
+                   act->view<float>(), ExpertsUpStep{u32(experts.count), u32(count), u32(hidden), u32(width), eps});
   const auto& down = !real  ? kernels::experts_down_step_q4
                      : mma_ ? kernels::experts_down_step_q4_512_mma
                             : kernels::experts_down_step_q4_512;
   device_.dispatch(down, {.groups = {tiles(hidden)}, .weight_bytes = share(experts.down) + experts.shared_down.bytes()},
                    d.codes, d.scales, d.biases, sd.codes, sd.scales, sd.biases, logits->view<float>(),
                    act->view<float>(), shared->view<float>(), residual,
-                   ExpertsDownStep{u(experts.count), u(count), u(hidden), u(width), u(shared_width)});
+                   ExpertsDownStep{u32(experts.count), u32(count), u32(hidden), u32(width), u32(shared_width)});
 }
 
 }  // namespace lily::gpu

@@ -10,6 +10,9 @@
 
 namespace lily::gpu {
 
+/// Memory that waits for the launches that may use it before it goes.
+std::shared_ptr<Buffer> waiting_buffer(Device& device, std::unique_ptr<Buffer> buffer);
+
 /// A quantised matrix, or a stack of them one after another, in the checkpoint's layout.
 struct Matrix {
   std::shared_ptr<const void> owner;  // of what the buffers may map: QuantizedMatrix::owner
@@ -54,6 +57,7 @@ enum class Format { kFloat32, kBFloat16 };
 struct Activations : Storage {
   std::shared_ptr<Buffer> buffer;  // none before the first op that writes
   Format format = Format::kFloat32;
+  bool operand_order = false;  // kernels/operand.h
   /// The values are the delta rule's y, and its gated norm is still to be applied: the op that reads them does it.
   std::shared_ptr<Activations> gates;  // z is in it,
   std::size_t gates_offset = 0;        // from this byte on

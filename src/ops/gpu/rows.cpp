@@ -1,0 +1,121 @@
+// GpuOps for many rows: projections and the token mixers of prefill. Activations are bf16; what goes into a product is
+// in operand order (kernels/operand.h).
+#include <algorithm>
+
+#include "ops/gpu/views.h"
+
+namespace lily::gpu {
+namespace {
+
+constexpr std::int64_t kTileRows = 32, kTileColumns = 64;
+
+}  // namespace
+
+/// In memory that the host may write at once: the launches that read it last are done.
+View<const std::uint32_t> GpuOps::token_ids(std::span<const std::int32_t> tokens) {
+  token_ids_[token_ids_in_use_].last_use = device_.submit();
+  token_ids_in_use_ = (token_ids_in_use_ + 1) % token_ids_.size();
+  TokenIds& ids = token_ids_[token_ids_in_use_];
+  device_.wait(ids.last_use);
+  if (ids.buffer == nullptr || ids.buffer->size() < tokens.size_bytes()) {
+    ids.buffer = device_.allocate(std::max<std::size_t>(tokens.size_bytes(), 256), Memory::kShared);
+  }
+  std::copy(tokens.begin(), tokens.end(), ids.buffer->host_as<std::int32_t>().begin());
+  return ids.buffer->view<std::uint32_t>().part(0, tokens.size());
+}
+
+std::shared_ptr<Buffer> GpuOps::normed_rows(const Tensor& x, const Vector& norm) {
+  auto n = pool_->take(size(x.rows * x.cols) * 2);
+  device_.dispatch(kernels::norm_rows_256, {.groups = {unsigned(x.rows)}}, floats(x), values(norm), n->view<bfloat>(),
+                   NormRows{u32(x.cols), config_.rms_norm_eps});
+  return n;
+}
+
+void GpuOps::project_rows(const Tensor& x, const Vector& norm, const Matrix& weight, Tensor& out) {
+  LILY_CHECK(weight.bits == 4);
+  const auto n = normed_rows(x, norm);
+  const MatrixViews w = views(weight);
+  give_memory(out, Format::kBFloat16);
+  device_.dispatch(
+      kernels::project_rows_q4,
+      {.groups = {groups_of(weight.out, kTileColumns), groups_of(x.rows, kTileRows)}, .weight_bytes = weight.bytes()},
+      w.codes, w.scales, w.biases, n->view<bfloat>(), activations(out).buffer->view<bfloat>(),
+      ProjectRows{u32(x.rows), u32(weight.out), u32(weight.in)});
+}
+
+void GpuOps::project_add_rows(const Activations& in, const Matrix& weight, Tensor& x) {
+  LILY_CHECK(weight.bits == 4 && in.format == Format::kBFloat16 && in.operand_order);
+  const MatrixViews w = views(weight);
+  device_.dispatch(
+      kernels::project_add_rows_q4,
+      {.groups = {groups_of(weight.out, kTileColumns), groups_of(x.rows, kTileRows)}, .weight_bytes = weight.bytes()},
+      w.codes, w.scales, w.biases, in.buffer->view<bfloat>(), floats(x),
+      ProjectRows{u32(x.rows), u32(weight.out), u32(weight.in)});
+}
+
+void GpuOps::gated_delta_rows(const Tensor& projected, const GatedDeltaWeights& weights, std::int64_t layer,
+                              Batch batch, Tensor& out) {
+  const std::int64_t heads = config_.linear_num_value_heads, width = config_.linear_value_head_dim;
+  const std::int64_t channels = config_.conv_channels(), value_rows = config_.value_rows();
+  const bool wide = width == 128;
+  const auto qkv = pool_->take(size(projected.rows * channels) * 2),
+             y = pool_->take(size(projected.rows * value_rows) * 2);
+  const auto gates = pool_->take(size(projected.rows * heads * 2) * 4);
+  give_memory(out, Format::kBFloat16);
+  activations(out).operand_order = true;
+  for (const Segment& segment : batch) {
+    const auto& state = static_cast<const State&>(*segment.state);
+    const DeltaRows p{u32(segment.rows), u32(segment.position), u32(config_.linear_num_key_heads),
+                      u32(heads),        u32(projected.cols),   config_.rms_norm_eps};
+    const auto part = [&](const Buffer& buffer, std::int64_t columns) {
+      return buffer.view<bfloat>().part(size(segment.first_row * columns), size(segment.rows * columns));
+    };
+    const View<bfloat> in = part(*activations(projected).buffer, projected.cols), mixed = part(*qkv, channels);
+    const View<float> own_gates =
+        gates->view<float>().part(size(segment.first_row * heads * 2), size(segment.rows * heads * 2));
+    device_.dispatch(wide ? kernels::conv_rows_128 : kernels::conv_rows_64,
+                     {.groups = {groups_of(channels, 1024), groups_of(segment.rows, 8)}}, in, values(weights.conv1d),
+                     state.conv_ring(layer), mixed, p);
+    device_.dispatch(kernels::conv_ring_256,
+                     {.groups = {groups_of(channels, 256), unsigned(std::min<std::int64_t>(segment.rows, 4))}}, in,
+                     state.conv_ring(layer), u32(channels), p);
+    device_.dispatch(kernels::gate_rows_128, {.groups = {groups_of(segment.rows * heads, 128)}}, in,
+                     values(weights.A_log), values(weights.dt_bias), own_gates, p);
+    device_.dispatch(wide ? kernels::delta_rows_128 : kernels::delta_rows_64,
+                     {.groups = {unsigned(width / 32), unsigned(heads)}}, mixed, own_gates, state.delta_state(layer),
+                     part(*y, value_rows), p);
+    device_.dispatch(wide ? kernels::gated_norm_rows_128 : kernels::gated_norm_rows_64,
+                     {.groups = {groups_of(value_rows, 2048), unsigned(segment.rows)}}, part(*y, value_rows), in,
+                     values(weights.norm), part(*activations(out).buffer, value_rows), p);
+  }
+}
+
+void GpuOps::attention_rows(const Tensor& projected, const AttentionWeights& weights, std::int64_t layer, Batch batch,
+                            Tensor& out) {
+  const std::int64_t heads = config_.num_attention_heads, kv_heads = config_.num_key_value_heads;
+  const std::int64_t width = config_.head_dim, tokens = 32 / (heads / kv_heads);
+  const bool wide = width == 256;
+  const auto q = pool_->take(size(projected.rows * heads * width) * 2);
+  give_memory(out, Format::kBFloat16);
+  activations(out).operand_order = true;
+  for (const Segment& segment : batch) {
+    auto& state = static_cast<State&>(*segment.state);
+    state.reserve(segment.position + segment.rows);
+    const AttentionRows p{u32(segment.rows), u32(segment.position), u32(heads),
+                          u32(kv_heads),     u32(projected.cols),   config_.rms_norm_eps};
+    const auto part = [&](const Buffer& buffer, std::int64_t columns) {
+      return buffer.view<bfloat>().part(size(segment.first_row * columns), size(segment.rows * columns));
+    };
+    const View<bfloat> in = part(*activations(projected).buffer, projected.cols), own_q = part(*q, heads * width);
+    device_.dispatch(wide ? kernels::attention_prepare_256 : kernels::attention_prepare_128,
+                     {.groups = {groups_of(heads + 2 * kv_heads, 4), unsigned(segment.rows)}}, in,
+                     values(weights.q_norm), values(weights.k_norm), state.turns().view<float>(), own_q,
+                     cache_view(state.keys(layer)), cache_view(state.values(layer)), p);
+    device_.dispatch(wide ? kernels::attention_rows_256 : kernels::attention_rows_128,
+                     {.groups = {groups_of(segment.rows, tokens), unsigned(kv_heads)}}, own_q,
+                     cache_view(state.keys(layer)), cache_view(state.values(layer)), in,
+                     part(*activations(out).buffer, heads * width), p);
+  }
+}
+
+}  // namespace lily::gpu
