@@ -1,12 +1,14 @@
 # xgrammar (JSON schemas as grammars over tokens) as a static library, from its PyPI source package at a pin. pip fetches the
-# package; asking the build backend for the version is part of that, hence the two tools beside it. Nothing of it is built
-# but the C++ library, without its Python bindings.
+# package; asking the build backend for the version is part of that, hence the two tools beside it. It is built once for all
+# presets, while configuring: it is a third of all that there is to compile, and sanitizers look at lily's own code.
 set(LILY_XGRAMMAR_VERSION 0.2.8)
 set(LILY_XGRAMMAR_SHA256 8305646fd2b319d6c3003f51a1665e54cbbe9cba1fb636bc41d0b46434ccbb80)
 set(LILY_PACKAGES ${PROJECT_SOURCE_DIR}/build/packages CACHE PATH "where source packages from PyPI are kept")
+set(xgrammar_directory ${LILY_PACKAGES}/xgrammar-${LILY_XGRAMMAR_VERSION})
+set(xgrammar_build ${LILY_PACKAGES}/xgrammar-build)
 
-function(lily_fetch_xgrammar directory)
-  if(EXISTS ${directory}/CMakeLists.txt)
+function(lily_fetch_xgrammar)
+  if(EXISTS ${xgrammar_directory}/CMakeLists.txt)
     return()
   endif()
   set(archive ${LILY_PACKAGES}/xgrammar-${LILY_XGRAMMAR_VERSION}.tar.gz)
@@ -28,12 +30,26 @@ function(lily_fetch_xgrammar directory)
   file(ARCHIVE_EXTRACT INPUT ${archive} DESTINATION ${LILY_PACKAGES})
 endfunction()
 
-set(xgrammar_directory ${LILY_PACKAGES}/xgrammar-${LILY_XGRAMMAR_VERSION})
-lily_fetch_xgrammar(${xgrammar_directory})
-file(GLOB_RECURSE xgrammar_sources ${xgrammar_directory}/cpp/*.cc)
-list(FILTER xgrammar_sources EXCLUDE REGEX "/(tvm_ffi|nanobind)/")
-add_library(xgrammar STATIC EXCLUDE_FROM_ALL ${xgrammar_sources})
-target_compile_options(xgrammar PRIVATE -O2 -w)
-target_compile_definitions(xgrammar PUBLIC XGRAMMAR_ENABLE_CPPTRACE=0)
-target_include_directories(xgrammar SYSTEM PUBLIC
+function(lily_build_xgrammar)
+  if(EXISTS ${xgrammar_build}/done-${LILY_XGRAMMAR_VERSION})
+    return()
+  endif()
+  message(STATUS "Building xgrammar ${LILY_XGRAMMAR_VERSION}, once")
+  execute_process(COMMAND ${CMAKE_COMMAND} -S ${PROJECT_SOURCE_DIR}/cmake/xgrammar -B ${xgrammar_build} -G ${CMAKE_GENERATOR}
+                          -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER} -DXGRAMMAR_DIRECTORY=${xgrammar_directory}
+                  COMMAND_ERROR_IS_FATAL ANY OUTPUT_QUIET)
+  execute_process(COMMAND ${CMAKE_COMMAND} --build ${xgrammar_build} COMMAND_ERROR_IS_FATAL ANY OUTPUT_QUIET)
+  file(TOUCH ${xgrammar_build}/done-${LILY_XGRAMMAR_VERSION})
+endfunction()
+
+file(MAKE_DIRECTORY ${LILY_PACKAGES})
+file(LOCK ${LILY_PACKAGES} DIRECTORY)
+lily_fetch_xgrammar()
+lily_build_xgrammar()
+file(LOCK ${LILY_PACKAGES} DIRECTORY RELEASE)
+
+add_library(xgrammar STATIC IMPORTED GLOBAL)
+set_target_properties(xgrammar PROPERTIES IMPORTED_LOCATION ${xgrammar_build}/libxgrammar.a)
+target_compile_definitions(xgrammar INTERFACE XGRAMMAR_ENABLE_CPPTRACE=0)
+target_include_directories(xgrammar SYSTEM INTERFACE
   ${xgrammar_directory}/include ${xgrammar_directory}/3rdparty/dlpack/include ${xgrammar_directory}/3rdparty/picojson)
