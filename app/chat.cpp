@@ -31,7 +31,7 @@ void chat(const Options& options) {
   LoadedModel model(load);
   loading.clear();
 
-  SignalFlags signals;
+  SignalFlags signals(Terminal::is_interactive());
   const bool style = Terminal::has_style();
   ChatView view(isatty(STDOUT_FILENO) == 1, style);
   const std::unique_ptr<ChatInput> input = make_chat_input(signals, style);

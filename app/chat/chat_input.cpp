@@ -15,7 +15,7 @@ namespace {
 
 class EditedInput : public ChatInput {
  public:
-  EditedInput(const SignalFlags& signals, bool style)
+  EditedInput(SignalFlags& signals, bool style)
       : history_(History::default_file()), editor_(terminal_, history_, signals), style_(style ? "\x1b[1m" : "") {}
 
   Result read(std::string_view prompt, std::string& input) override {
@@ -39,8 +39,6 @@ class EditedInput : public ChatInput {
 
 class LineInput : public ChatInput {
  public:
-  explicit LineInput(const SignalFlags& signals) : signals_(signals) {}
-
   Result read(std::string_view prompt, std::string& input) override {
     const bool shows_prompt = isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1;
     input.clear();
@@ -48,7 +46,7 @@ class LineInput : public ChatInput {
       if (shows_prompt) {
         std::cerr << prompt << std::flush;
       }
-      if (!std::getline(std::cin, line) || signals_.terminated()) break;
+      if (!std::getline(std::cin, line)) break;
       if (line.ends_with('\r')) line.pop_back();
       input += replace_invalid_utf8(line);
       if (!continue_input(input)) return Result::kInput;
@@ -56,16 +54,13 @@ class LineInput : public ChatInput {
     // What the end of the input left open is an input all the same.
     return input.empty() ? Result::kEnd : Result::kInput;
   }
-
- private:
-  const SignalFlags& signals_;
 };
 
 }  // namespace
 
-std::unique_ptr<ChatInput> make_chat_input(const SignalFlags& signals, bool style) {
+std::unique_ptr<ChatInput> make_chat_input(SignalFlags& signals, bool style) {
   if (Terminal::is_interactive()) return std::make_unique<EditedInput>(signals, style);
-  return std::make_unique<LineInput>(signals);
+  return std::make_unique<LineInput>();
 }
 
 }  // namespace lily

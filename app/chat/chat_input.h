@@ -21,6 +21,6 @@ class ChatInput {
 
 /// An editor with history when standard input and output are a terminal, plain lines otherwise. `style`: whether the
 /// prompt may stand out. `signals` must outlive it.
-std::unique_ptr<ChatInput> make_chat_input(const SignalFlags& signals, bool style);
+std::unique_ptr<ChatInput> make_chat_input(SignalFlags& signals, bool style);
 
 }  // namespace lily

@@ -263,7 +263,7 @@ void ChatProgram::set_tools(const std::string& what) {
 void ChatProgram::save(const std::string& file) {
   if (file.empty()) throw Error("/save needs the name of a file");
   save_chat(file, {conversation_.messages, conversation_.tools});
-  view_.note(fmt::format("{} messages saved", conversation_.messages.size()));
+  view_.note(file + " written");
 }
 
 void ChatProgram::load(const std::string& file) {
@@ -272,7 +272,7 @@ void ChatProgram::load(const std::string& file) {
   conversation_.messages = std::move(chat.messages);
   conversation_.tools = std::move(chat.tools);
   tool_kind_ = conversation_.tools.empty() ? ToolKind::kOff : ToolKind::kFile;
-  view_.note(fmt::format("{} messages loaded", conversation_.messages.size()));
+  view_.note(fmt::format("messages: {}", conversation_.messages.size()));
 }
 
 void ChatProgram::reset() {

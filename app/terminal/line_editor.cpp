@@ -76,7 +76,7 @@ LineEditor::Step LineEditor::read_keys() {
     refresh();
     std::string bytes;
     const bool is_whole = keys_.empty() || keys_.in_paste();
-    const Terminal::Read read = terminal_.read(bytes, is_whole ? -1 : kEscapeTimeout);
+    const Terminal::Read read = terminal_.read(bytes, is_whole ? -1 : kEscapeTimeout, signals_);
     if (read == Terminal::Read::kEnd || signals_.terminated()) return Step::kEnd;
     last = read == Terminal::Read::kTimeout;
     keys_.push(bytes);

@@ -25,7 +25,7 @@ std::string input_text(std::string_view input);
 class LineEditor {
  public:
   /// All must outlive the editor.
-  LineEditor(Terminal& terminal, History& history, const SignalFlags& signals)
+  LineEditor(Terminal& terminal, History& history, SignalFlags& signals)
       : terminal_(terminal), history_(history), signals_(signals) {}
 
   enum class Result {
@@ -50,7 +50,7 @@ class LineEditor {
 
   Terminal& terminal_;
   History& history_;
-  const SignalFlags& signals_;
+  SignalFlags& signals_;
   KeyDecoder keys_;  // type-ahead stays for the next input
   EditBuffer buffer_;
   std::string prompt_;

@@ -4,14 +4,17 @@
 
 #include <signal.h>
 
-#include <array>
+#include <vector>
 
 namespace lily {
 
-/// While it lives, SIGINT, SIGTERM and SIGHUP set flags, and SIGWINCH interrupts a wait for input. One at a time.
+/// While it lives, signals set flags. One at a time.
 class SignalFlags {
  public:
-  SignalFlags();
+  /// `terminal`: modes of a terminal have to be restored, so SIGTERM and SIGHUP are flags too (otherwise they end the
+  /// process), and a change of its size wakes who waits for input. Throws Error when the system has no descriptors
+  /// left.
+  explicit SignalFlags(bool terminal);
   SignalFlags(const SignalFlags&) = delete;
   SignalFlags& operator=(const SignalFlags&) = delete;
   ~SignalFlags();
@@ -20,9 +23,18 @@ class SignalFlags {
   void clear_interrupt();
   bool terminated() const;  // SIGTERM or SIGHUP
 
+  /// A descriptor that is readable after each signal until it is drained. Polled together with the input: a signal that
+  /// comes just before the wait would be missed otherwise.
+  int wake_descriptor() const { return pipe_[0]; }
+  void drain();
+
  private:
-  static constexpr std::array<int, 4> kSignals = {SIGINT, SIGTERM, SIGHUP, SIGWINCH};
-  std::array<struct sigaction, kSignals.size()> before_{};
+  struct Before {
+    int signal;
+    struct sigaction action;
+  };
+  std::vector<Before> before_;
+  int pipe_[2] = {-1, -1};
 };
 
 }  // namespace lily

@@ -1,8 +1,8 @@
 #include "terminal/terminal.h"
 
-#include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/select.h>
 #include <unistd.h>
 
 #include <array>
@@ -80,16 +80,26 @@ void Terminal::suspend() {
   set_mode(mode);
 }
 
-Terminal::Read Terminal::read(std::string& bytes, int timeout_ms) {
-  struct pollfd input {
-    STDIN_FILENO, POLLIN, 0
+Terminal::Read Terminal::read(std::string& bytes, int timeout_ms, SignalFlags& signals) {
+  const int wake = signals.wake_descriptor();
+  fd_set sources;
+  FD_ZERO(&sources);
+  FD_SET(STDIN_FILENO, &sources);
+  FD_SET(wake, &sources);
+  struct timeval timeout {
+    timeout_ms / 1000, (timeout_ms % 1000) * 1000
   };
-  const int ready = poll(&input, 1, timeout_ms);
+  // Not poll(): on macOS it does not know every terminal.
+  const int ready = select(wake + 1, &sources, nullptr, nullptr, timeout_ms < 0 ? nullptr : &timeout);
   if (ready == 0) return Read::kTimeout;
-  if (ready < 0) return errno == EINTR ? Read::kInterrupted : Read::kEnd;
+  if (ready < 0 && errno != EINTR) return Read::kEnd;
+  if (ready < 0 || FD_ISSET(wake, &sources)) {
+    signals.drain();
+    return Read::kSignal;
+  }
   std::array<char, 65536> buffer;
   const ssize_t size = ::read(STDIN_FILENO, buffer.data(), buffer.size());
-  if (size < 0 && errno == EINTR) return Read::kInterrupted;
+  if (size < 0 && errno == EINTR) return Read::kSignal;
   if (size <= 0) return Read::kEnd;
   bytes.append(buffer.data(), static_cast<std::size_t>(size));
   return Read::kBytes;

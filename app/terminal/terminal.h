@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "terminal/signals.h"
+
 namespace lily {
 
 class Terminal {
@@ -35,9 +37,9 @@ class Terminal {
   /// Stops this process as Ctrl-Z does, and goes on in the present mode when it is continued.
   void suspend();
 
-  enum class Read { kBytes, kTimeout, kInterrupted, kEnd };
-  /// Appends what is there to `bytes`, waiting at most `timeout_ms` for it (-1: without limit). kInterrupted: a signal.
-  Read read(std::string& bytes, int timeout_ms);
+  enum class Read { kBytes, kTimeout, kSignal, kEnd };
+  /// Appends what is there to `bytes`, waiting at most `timeout_ms` for it (-1: without limit).
+  Read read(std::string& bytes, int timeout_ms, SignalFlags& signals);
   void write(std::string_view text);
 
  private:
