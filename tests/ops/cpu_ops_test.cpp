@@ -205,6 +205,7 @@ Op attention_op(const ModelConfig& config, const op_cases::AttentionCase& weight
 TEST(CpuOps, AttentionIsCausalOverTheWholeTimeline) {
   for_shapes_and_rows([](const ModelConfig& config, std::int64_t rows, const std::string& what) {
     for (const std::int64_t before_rows : {1, 63, 300}) {
+      if (rows > 33 && before_rows != 63) continue;  // the reference takes its time
       Random random(6);
       const op_cases::AttentionCase weights(random, config);
       const auto projected = op_cases::normal_values(random, 2 * rows * config.attention_rows());

@@ -129,6 +129,15 @@ void CpuOps::attention(const Tensor& projected, const AttentionWeights& weights,
                        Tensor& out) {
   LILY_CHECK(projected.cols == config_.attention_rows() && out.rows == projected.rows);
   const std::int64_t dim = config_.head_dim;
+  double bytes = 0;
+  double pairs = 0;  // of a query row and a token that it sees
+  for (const Segment& segment : batch) {
+    const auto rows = static_cast<double>(segment.rows);
+    bytes += static_cast<double>((segment.position + segment.rows) * 2 * config_.kv_rows()) * sizeof(float);
+    pairs += rows * (static_cast<double>(segment.position) + (rows + 1) / 2);
+  }
+  const Profile::Scope scope(profile_, "attention", bytes,
+                             4.0 * pairs * static_cast<double>(config_.num_attention_heads * dim));
   const std::int64_t group = config_.num_attention_heads / config_.num_key_value_heads;
   float* queries = queries_.get<float>(projected.rows * config_.num_attention_heads * dim);
   prepare_attention(projected, weights, layer, batch, queries);

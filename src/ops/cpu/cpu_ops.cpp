@@ -11,10 +11,11 @@
 namespace lily {
 namespace cpu {
 
-CpuOps::CpuOps(const ModelConfig& config, const Kernels& kernels, Activations activations, int threads)
+CpuOps::CpuOps(const ModelConfig& config, const Kernels& kernels, int threads, const CpuOptions& options)
     : config_(config),
       kernels_(kernels),
-      activations_(activations),
+      activations_(options.activations),
+      profile_(options.profile),
       pool_(threads),
       tensors_(std::make_shared<TensorPool>()) {
   for (std::int64_t i = 0; i < config.rotary_dim; i += 2) {
@@ -87,7 +88,7 @@ std::unique_ptr<Ops> make_cpu_ops(const ModelConfig& config, const CpuOptions& o
                 fmt::format("It has: {}", fmt::join(cpu_targets(), ", ")));
   }
   const int threads = options.threads > 0 ? options.threads : usable_cores();
-  return std::make_unique<cpu::CpuOps>(config, *kernels, options.activations, threads);
+  return std::make_unique<cpu::CpuOps>(config, *kernels, threads, options);
 }
 
 }  // namespace lily

@@ -8,6 +8,7 @@
 
 #include "model/config.h"
 #include "ops/ops.h"
+#include "ops/profile.h"
 
 namespace lily {
 
@@ -27,6 +28,8 @@ struct CpuOptions {
   /// "": the best that this CPU has. Otherwise one of cpu_targets(), for tests and comparisons.
   std::string target;
   Activations activations = activations_named("");
+  /// Filled by every op; must outlive the Ops.
+  Profile* profile = nullptr;
 };
 
 /// Instruction sets of this build that this CPU can run, best first; the last one is "portable".

@@ -132,10 +132,15 @@ void CpuOps::delta_head(const Tensor& projected, const GatedDeltaWeights& weight
 void CpuOps::gated_delta(const Tensor& projected, const GatedDeltaWeights& weights, std::int64_t layer, Batch batch,
                          Tensor& out) {
   LILY_CHECK(projected.cols == config_.linear_rows() && out.cols == config_.value_rows() && out.rows == projected.rows);
+  const auto timelines = static_cast<std::int64_t>(batch.size());
+  const std::int64_t state_floats =
+      config_.linear_num_value_heads * config_.linear_key_head_dim * config_.linear_value_head_dim;
+  const Profile::Scope scope(profile_, "gated_delta", static_cast<double>(timelines * state_floats * 8),
+                             8.0 * static_cast<double>(projected.rows * state_floats));
   const std::int64_t heads = config_.linear_num_key_heads;
   const std::int64_t floats = step_scratch(config_);
   auto* scratch = reinterpret_cast<float*>(thread_scratch(4 * floats));
-  pool_.run(heads * static_cast<std::int64_t>(batch.size()), [&](std::int64_t item, int thread) noexcept {
+  pool_.run(heads * timelines, [&](std::int64_t item, int thread) noexcept {
     delta_head(projected, weights, layer, batch[static_cast<std::size_t>(item / heads)], item % heads,
                scratch + thread * floats, out);
   });

@@ -27,7 +27,9 @@ Kernels make_kernels(std::int64_t bit) {
   Kernels kernels{};
   fill_row_kernels(kernels);
   fill_linear_kernels(kernels);
-  fill_integer_kernels(kernels);
+  fill_record_kernels(kernels);
+  fill_integer_row_kernels(kernels);
+  fill_integer_tile_kernels(kernels);
   fill_delta_kernels(kernels);
   fill_attention_kernels(kernels);
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());

@@ -7,7 +7,9 @@ namespace lily::cpu {
 
 void fill_row_kernels(Kernels& kernels);
 void fill_linear_kernels(Kernels& kernels);
-void fill_integer_kernels(Kernels& kernels);
+void fill_record_kernels(Kernels& kernels);
+void fill_integer_row_kernels(Kernels& kernels);
+void fill_integer_tile_kernels(Kernels& kernels);
 void fill_delta_kernels(Kernels& kernels);
 void fill_attention_kernels(Kernels& kernels);
 

@@ -48,7 +48,7 @@ struct IntegerCall {
   std::uint8_t* scratch = nullptr;  // integer_scratch() bytes, aligned to 64
 };
 constexpr std::int64_t kMaxTileRows = 16;
-/// A tile of rows with its codes, scales and biases transposed.
+/// For a tile: its codes, scales and biases transposed.
 inline std::int64_t integer_scratch(std::int64_t in) {
   return kMaxTileRows * (in / 2 + 8 * (in / kRecordGroup) + 64);
 }
@@ -123,7 +123,10 @@ struct Kernels {
   /// The groups [first_group, first_group + groups) of one row to its record; x is the first group's first value.
   void (*quantize)(const float* x, std::int64_t first_group, std::int64_t groups, const RecordLayout& layout,
                    std::uint8_t* record);
-  void (*integer)(const IntegerCall& call);
+  void (*integer_rows)(const IntegerCall& call);
+  /// The same for many rows of activations; `rows` must be a multiple of tile_rows. Absent where tile_rows is 0.
+  void (*integer_tiles)(const IntegerCall& call);
+  std::int64_t tile_rows;
   void (*conv_silu)(const ConvCall& call);
   void (*delta)(const DeltaCall& call);
   void (*attend)(const AttendCall& call);

@@ -10,8 +10,16 @@ namespace {
 
 // Weight rows per item: enough work to hide the hand-out, few enough that the threads end together.
 constexpr std::int64_t kBlockRows = 64;
+// Rows of activations from which transposing the codes is worth it.
+constexpr std::int64_t kTilesFrom = 2;
 
 }  // namespace
+
+double CpuOps::stored_bytes(const Weight& weight) {
+  double bytes = 0;
+  for (const QuantRows& part : matrix(weight).parts()) bytes += stored_bytes(part);
+  return bytes;
+}
 
 CpuOps::Input CpuOps::prepare(const Tensor& x, std::span<const std::int64_t> rows, const Vector* norm) {
   const std::int64_t count = rows.empty() ? x.rows : static_cast<std::int64_t>(rows.size());
@@ -35,17 +43,25 @@ CpuOps::Input CpuOps::prepare(const Tensor& x, std::span<const std::int64_t> row
 void CpuOps::multiply(const Input& input, const Product& product, std::byte* scratch) const {
   const QuantRows& weight = *product.weight;
   if (input.records != nullptr && takes_records(weight)) {
-    kernels_.integer({.weight = &weight,
-                      .begin = product.begin,
-                      .rows = product.rows,
-                      .x = input.records,
-                      .layout = input.layout,
-                      .index = product.index,
-                      .m = product.m,
-                      .out = product.out,
-                      .out_stride = product.out_stride,
-                      .add = product.add,
-                      .scratch = reinterpret_cast<std::uint8_t*>(scratch)});
+    IntegerCall call{.weight = &weight,
+                     .begin = product.begin,
+                     .rows = product.rows,
+                     .x = input.records,
+                     .layout = input.layout,
+                     .index = product.index,
+                     .m = product.m,
+                     .out = product.out,
+                     .out_stride = product.out_stride,
+                     .add = product.add,
+                     .scratch = reinterpret_cast<std::uint8_t*>(scratch)};
+    if (kernels_.tile_rows > 0 && product.m >= kTilesFrom) {
+      call.rows = product.rows / kernels_.tile_rows * kernels_.tile_rows;
+      kernels_.integer_tiles(call);
+      call.begin += call.rows;
+      call.out += call.rows;
+      call.rows = product.rows - call.rows;
+    }
+    if (call.rows > 0) kernels_.integer_rows(call);
   } else {
     kernels_.linear({.weight = &weight,
                      .begin = product.begin,
@@ -84,6 +100,7 @@ void CpuOps::embed(const Weight& table, std::span<const std::int32_t> tokens, Te
   const QuantRows& rows = matrix(table).parts().front();
   for (const std::int32_t token : tokens) LILY_CHECK(token >= 0 && token < rows.out);
   LILY_CHECK(x.rows == static_cast<std::int64_t>(tokens.size()) && x.cols == rows.in);
+  const Profile::Scope scope(profile_, "embed", static_cast<double>(x.rows * rows.stored_row_bytes()), 0);
   float* out = values(x);
   for_rows(x.rows, [&](std::int64_t row) {
     kernels_.dequantize(rows, tokens[static_cast<std::size_t>(row)], out + row * x.cols);
@@ -92,11 +109,13 @@ void CpuOps::embed(const Weight& table, std::span<const std::int32_t> tokens, Te
 
 void CpuOps::project(const Tensor& x, const Vector& norm, const Weight& weight, Tensor& out) {
   LILY_CHECK(x.cols == weight.in && out.cols == weight.out && out.rows == x.rows && norm.size == x.cols);
+  const Profile::Scope scope(profile_, "project", stored_bytes(weight), operations(x.rows, weight.out, weight.in));
   multiply_all(prepare(x, {}, &norm), x.rows, weight, values(out), false);
 }
 
 void CpuOps::project_add(const Tensor& in, const Weight& weight, Tensor& x) {
   LILY_CHECK(in.cols == weight.in && x.cols == weight.out && x.rows == in.rows);
+  const Profile::Scope scope(profile_, "project_add", stored_bytes(weight), operations(x.rows, weight.out, weight.in));
   multiply_all(prepare(in, {}, nullptr), in.rows, weight, values(x), true);
 }
 
@@ -104,7 +123,9 @@ void CpuOps::lm_head(const Tensor& x, const Vector& norm, const Weight& head, st
                      Tensor& logits) {
   const auto count = static_cast<std::int64_t>(rows.size());
   LILY_CHECK(x.cols == head.in && logits.cols == head.out && logits.rows == count && norm.size == x.cols);
-  if (count > 0) multiply_all(prepare(x, rows, &norm), count, head, values(logits), false);
+  if (count == 0) return;
+  const Profile::Scope scope(profile_, "lm_head", stored_bytes(head), operations(count, head.out, head.in));
+  multiply_all(prepare(x, rows, &norm), count, head, values(logits), false);
 }
 
 }  // namespace lily::cpu

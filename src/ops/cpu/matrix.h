@@ -1,5 +1,5 @@
-// Quantised matrices where they lie: views into the mapped checkpoint, or into the aligned copy that the checkpoint made
-// of misaligned data.
+// Quantised matrices where they lie: views into the mapped checkpoint, or into the aligned copy that the checkpoint
+// made of misaligned data.
 #pragma once
 
 #include <cstdint>

@@ -140,8 +140,14 @@ void CpuOps::expert_output(std::span<const ExpertGroup> groups, std::int64_t beg
 
 void CpuOps::mixture_of_experts(const MoeWeights& weights, Tensor& x) {
   LILY_CHECK(x.cols == config_.hidden_size);
-  const Input input = prepare(x, {}, &weights.post_attention_layernorm);
-  const std::vector<ExpertGroup> groups = route(input, x.rows, weights);
+  Input input;
+  std::vector<ExpertGroup> groups;
+  {
+    const Profile::Scope scope(profile_, "route", stored_bytes(weights.router),
+                               operations(x.rows, weights.router.out, x.cols));
+    input = prepare(x, {}, &weights.post_attention_layernorm);
+    groups = route(input, x.rows, weights);
+  }
 
   struct Item {
     const ExpertGroup* group;
@@ -150,19 +156,27 @@ void CpuOps::mixture_of_experts(const MoeWeights& weights, Tensor& x) {
   std::vector<Item> items;
   std::int64_t hidden_bytes = 0;
   std::int64_t scratch_bytes = 0;
+  double down_bytes = 0;
+  double down_operations = 0;
   for (const ExpertGroup& group : groups) {
     const Mlp& mlp = *group.mlp;
     for (std::int64_t b = 0; b < mlp.gate.out; b += kIntermediateBlock) items.push_back({&group, b});
     hidden_bytes += static_cast<std::int64_t>(group.rows.size()) * hidden_row_bytes(mlp.down);
+    down_bytes += stored_bytes(mlp.down);
+    down_operations += operations(static_cast<std::int64_t>(group.rows.size()), mlp.down.out, mlp.down.in);
     scratch_bytes = std::max({scratch_bytes, product_scratch(mlp.gate), product_scratch(mlp.down)});
   }
   scratch_bytes += x.rows * 4 * std::max(2 * kIntermediateBlock, kOutputBlock);
   auto* hidden = hidden_.get<std::byte>(hidden_bytes);
   std::byte* scratch = thread_scratch(scratch_bytes);
-  pool_.run(static_cast<std::int64_t>(items.size()), [&](std::int64_t i, int thread) noexcept {
-    const Item& item = items[static_cast<std::size_t>(i)];
-    expert_hidden(*item.group, item.begin, input, scratch + thread * scratch_bytes, hidden);
-  });
+  {
+    const Profile::Scope scope(profile_, "experts gate, up", 2 * down_bytes, 2 * down_operations);
+    pool_.run(static_cast<std::int64_t>(items.size()), [&](std::int64_t i, int thread) noexcept {
+      const Item& item = items[static_cast<std::size_t>(i)];
+      expert_hidden(*item.group, item.begin, input, scratch + thread * scratch_bytes, hidden);
+    });
+  }
+  const Profile::Scope scope(profile_, "experts down", down_bytes, down_operations);
   pool_.run((x.cols + kOutputBlock - 1) / kOutputBlock, [&](std::int64_t i, int thread) noexcept {
     expert_output(groups, i * kOutputBlock, hidden, scratch + thread * scratch_bytes, x);
   });

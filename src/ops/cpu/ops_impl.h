@@ -19,7 +19,7 @@ namespace lily::cpu {
 
 class CpuOps final : public Ops {
  public:
-  CpuOps(const ModelConfig& config, const Kernels& kernels, Activations activations, int threads);
+  CpuOps(const ModelConfig& config, const Kernels& kernels, int threads, const CpuOptions& options);
 
   Weight load_linear(std::span<const QuantizedMatrix> parts) override;
   std::shared_ptr<const Storage> load_experts(const MlpMatrices& routed, const MlpMatrices& shared) override;
@@ -84,6 +84,13 @@ class CpuOps final : public Ops {
     const auto bytes = std::max(4 * linear_scratch(weight), integer_scratch(weight.in));
     return (bytes + 63) / 64 * 64;
   }
+  static double stored_bytes(const QuantRows& weight) {
+    return static_cast<double>(weight.out * weight.stored_row_bytes());
+  }
+  static double stored_bytes(const Weight& weight);
+  static double operations(std::int64_t rows, std::int64_t out, std::int64_t in) {
+    return 2.0 * static_cast<double>(rows) * static_cast<double>(out) * static_cast<double>(in);
+  }
   void multiply(const Input& input, const Product& product, std::byte* scratch) const;
   void multiply_all(const Input& input, std::int64_t rows, const Weight& weight, float* out, bool add);
   /// Rows of floats for matrices with `in` columns; `norm` may be nullptr. The result holds until the next call.
@@ -113,6 +120,7 @@ class CpuOps final : public Ops {
   const ModelConfig config_;
   const Kernels& kernels_;
   const Activations activations_;
+  Profile* const profile_;
   ThreadPool pool_;
   std::shared_ptr<TensorPool> tensors_;
   std::vector<double> inverse_frequencies_;  // [rotary_dim / 2]

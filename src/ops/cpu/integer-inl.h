@@ -1,13 +1,15 @@
-// Four products of bytes per 32-bit lane: the one integer instruction that the sets differ in.
-#if defined(LILY_OPS_CPU_DOT4_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef LILY_OPS_CPU_DOT4_INL_H_
-#undef LILY_OPS_CPU_DOT4_INL_H_
+// What the integer kernels share: where a record keeps its values, and four products of bytes per 32-bit lane, the one
+// instruction that the sets differ in.
+#if defined(LILY_OPS_CPU_INTEGER_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LILY_OPS_CPU_INTEGER_INL_H_
+#undef LILY_OPS_CPU_INTEGER_INL_H_
 #else
-#define LILY_OPS_CPU_DOT4_INL_H_
+#define LILY_OPS_CPU_INTEGER_INL_H_
 #endif
 
 #include <cstring>
 
+#include "ops/cpu/kernels.h"
 #include "ops/cpu/simd-inl.h"
 
 // Vectors of at least four 32-bit lanes; without them there is only the plain code.
@@ -18,9 +20,34 @@
 #define LILY_INTEGER_SIMD 1
 #endif
 
-#if LILY_INTEGER_SIMD
 HWY_BEFORE_NAMESPACE();
 namespace lily::cpu::HWY_NAMESPACE {
+
+#if LILY_INTEGER_SIMD
+inline constexpr std::int64_t kVectorBytes = HWY_LANES(std::uint8_t);
+#else
+inline constexpr std::int64_t kVectorBytes = 1;
+#endif
+// Groups whose even (then odd) values lie together in a record: those that one vector of codes holds.
+inline constexpr std::int64_t kBlockGroups = kVectorBytes >= 64 ? 2 : 1;
+
+// Offset in a plane of the even values of a group; the odd ones are kOddOffset further.
+HWY_INLINE std::int64_t even_offset(std::int64_t group) {
+  return group / kBlockGroups * (kBlockGroups * kRecordGroup) + group % kBlockGroups * 32;
+}
+inline constexpr std::int64_t kOddOffset = kBlockGroups * 32;
+
+HWY_INLINE const std::uint8_t* record_of(const IntegerCall& call, std::int64_t m) {
+  return call.x + (call.index ? call.index[m] : m) * call.layout.bytes();
+}
+HWY_INLINE const float* record_scales(const RecordLayout& layout, const std::uint8_t* record) {
+  return reinterpret_cast<const float*>(record + layout.scale_offset());
+}
+HWY_INLINE const float* record_sums(const RecordLayout& layout, const std::uint8_t* record) {
+  return reinterpret_cast<const float*>(record + layout.sum_offset());
+}
+
+#if LILY_INTEGER_SIMD
 
 using SumTag = hn::RebindToSigned<FloatTag>;
 using WordTag = hn::RebindToUnsigned<FloatTag>;
@@ -85,8 +112,9 @@ HWY_INLINE ByteVector high_halves(ByteVector codes) {
   return hn::And(hn::BitCast(ByteTag(), hn::ShiftRight<4>(hn::BitCast(du, codes))), hn::Set(ByteTag(), 15));
 }
 
+#endif  // LILY_INTEGER_SIMD
+
 }  // namespace lily::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
-#endif
 
 #endif

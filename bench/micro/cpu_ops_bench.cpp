@@ -1,0 +1,274 @@
+// Every op of the CPU backend at the sizes of Qwen3.6-35B-A3B, one layer each, weights larger than the caches.
+//
+//     cpu_ops_bench [--benchmark_filter=decode]
+//
+// GB/s counts what the op must read and write in memory (weights, state, KV cache), Gop/s the multiplications and
+// additions of its matrix products. "%" is GB/s against what the same threads read from plain memory here and now.
+// Columns: activations, threads. With one thread, times are CPU time, so that a busy machine does not disturb them
+// much.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/memory.h"
+#include "ops/op_cases.h"
+#include "support/thread_pool.h"
+
+namespace lily {
+namespace {
+
+using op_cases::Random;
+
+ModelConfig bench_config() {
+  ModelConfig config = op_cases::full_shape();
+  config.num_experts = 64;  // of 256: 113 MB, enough to miss the caches
+  return config;
+}
+
+// Bytes per second that `threads` read from 512 MB, the best of three passes.
+double read_limit(int threads) {
+  static std::map<int, double> limits;
+  if (limits.contains(threads)) return limits[threads];
+  constexpr std::int64_t kWords = std::int64_t{64} << 20;
+  constexpr std::int64_t kChunk = 1 << 17;
+  const cpu::Pages pages(kWords * 8);
+  auto* words = pages.as<std::uint64_t>();
+  std::fill_n(words, kWords, 1);
+  ThreadPool pool(threads);
+  double best = 0;
+  std::vector<std::uint64_t> sums(static_cast<std::size_t>(threads) * 8);
+  for (int pass = 0; pass < 3; ++pass) {
+    const auto begin = std::chrono::steady_clock::now();
+    pool.run(kWords / kChunk, [&](std::int64_t item, int thread) noexcept {
+      std::uint64_t sum = 0;
+      for (std::int64_t i = item * kChunk; i < (item + 1) * kChunk; ++i) sum += words[i];
+      sums[static_cast<std::size_t>(thread) * 8] += sum;
+    });
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+    best = std::max(best, kWords * 8 / elapsed.count());
+  }
+  benchmark::DoNotOptimize(sums.data());
+  return limits[threads] = best;
+}
+
+struct Bench {
+  explicit Bench(const benchmark::State& state)
+      : config(bench_config()),
+        threads(static_cast<int>(state.range(1)) > 0 ? static_cast<int>(state.range(1)) : usable_cores()) {
+    const std::string names[] = {"float32", "int16", "int8"};
+    const std::string& name = names[state.range(2)];
+    ops = make_cpu_ops(config,
+                       {.threads = threads, .target = "", .activations = activations_named(name), .profile = &profile});
+  }
+
+  Tensor input(std::int64_t rows, std::int64_t cols) {
+    Tensor tensor = ops->tensor(rows, cols);
+    const std::vector<float> values = op_cases::normal_values(random, cols);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      std::rotate_copy(values.begin(), values.begin() + row % cols, values.end(), cpu::values(tensor) + row * cols);
+    }
+    return tensor;
+  }
+
+  void report(benchmark::State& state) {
+    double bytes = 0;
+    double operations = 0;
+    for (const Profile::Entry& entry : profile.entries()) {
+      bytes += entry.bytes;
+      operations += entry.operations;
+    }
+    using benchmark::Counter;
+    state.counters["GB/s"] = Counter(bytes / 1e9, Counter::kIsRate);
+    state.counters["Gop/s"] = Counter(operations / 1e9, Counter::kIsRate);
+    state.counters["%"] = Counter(bytes / read_limit(threads) * 100, Counter::kIsRate);
+  }
+
+  ModelConfig config;
+  int threads;
+  Profile profile;
+  std::unique_ptr<Ops> ops;
+  Random random{1};
+};
+
+// As many matrices as exceed the caches, used in turn.
+class Matrices {
+ public:
+  Matrices(Bench& bench, std::int64_t out, std::int64_t in) {
+    const std::int64_t count = std::max<std::int64_t>(1, (std::int64_t{128} << 20) / (out * in * 9 / 16));
+    for (std::int64_t i = 0; i < count; ++i) {
+      matrices_.push_back(std::make_unique<op_cases::RandomMatrix>(bench.random, 1, out, in));
+      const QuantizedMatrix parts[] = {matrices_.back()->view()};
+      weights_.push_back(bench.ops->load_linear(parts));
+    }
+  }
+  const Weight& next() { return weights_[next_++ % weights_.size()]; }
+
+ private:
+  std::vector<std::unique_ptr<op_cases::RandomMatrix>> matrices_;
+  std::vector<Weight> weights_;
+  std::size_t next_ = 0;
+};
+
+void run_project(benchmark::State& state, std::int64_t out, std::int64_t in) {
+  Bench bench(state);
+  Matrices matrices(bench, out, in);
+  const Tensor x = bench.input(state.range(0), in);
+  const Vector norm = bench.ops->load_vector(std::vector<float>(static_cast<std::size_t>(in), 1.0F));
+  Tensor y = bench.ops->tensor(state.range(0), out);
+  for (auto _ : state) bench.ops->project(x, norm, matrices.next(), y);
+  bench.report(state);
+}
+
+void in_proj_gated_delta(benchmark::State& state) {
+  run_project(state, bench_config().linear_rows(), 2048);
+}
+void in_proj_attention(benchmark::State& state) {
+  run_project(state, bench_config().attention_rows(), 2048);
+}
+
+void out_proj(benchmark::State& state) {
+  Bench bench(state);
+  Matrices matrices(bench, 2048, 4096);
+  const Tensor in = bench.input(state.range(0), 4096);
+  Tensor x = bench.input(state.range(0), 2048);
+  for (auto _ : state) bench.ops->project_add(in, matrices.next(), x);
+  bench.report(state);
+}
+
+void lm_head(benchmark::State& state) {
+  Bench bench(state);
+  Matrices matrices(bench, 248320, 2048);
+  const Tensor x = bench.input(1, 2048);
+  const Vector norm = bench.ops->load_vector(std::vector<float>(2048, 1.0F));
+  Tensor logits = bench.ops->tensor(1, 248320);
+  const std::int64_t row = 0;
+  for (auto _ : state) bench.ops->lm_head(x, norm, matrices.next(), std::span(&row, 1), logits);
+  bench.report(state);
+}
+
+void gated_delta(benchmark::State& state) {
+  Bench bench(state);
+  const std::int64_t rows = state.range(0);
+  const op_cases::GatedDeltaCase layer(bench.random, bench.config);
+  const GatedDeltaWeights weights = layer.load(*bench.ops);
+  std::vector<std::unique_ptr<SequenceState>> states;  // three layers of 2 MiB each: more than the caches
+  for (int i = 0; i < 24; ++i) states.push_back(bench.ops->new_state(1));
+  const Tensor projected = bench.input(rows, bench.config.linear_rows());
+  Tensor out = bench.ops->tensor(rows, bench.config.value_rows());
+  std::size_t next = 0;
+  for (auto _ : state) {
+    const Segment segment{states[next / 3 % states.size()].get(), 0, rows, 0};
+    bench.ops->gated_delta(projected, weights, static_cast<std::int64_t>(next++ % 3), std::span(&segment, 1), out);
+  }
+  bench.report(state);
+}
+
+void attention_at(benchmark::State& state, std::int64_t position) {
+  Bench bench(state);
+  const std::int64_t rows = state.range(0);
+  const op_cases::AttentionCase layer(bench.random, bench.config);
+  const AttentionWeights weights = layer.load(*bench.ops);
+  std::vector<std::unique_ptr<SequenceState>> states;  // KV caches of several layers
+  const std::size_t count = rows == 1 ? 8 : 1;
+  const Tensor projected = bench.input(std::max<std::int64_t>(rows, 512), bench.config.attention_rows());
+  const std::int64_t width = bench.config.num_attention_heads * bench.config.head_dim;
+  Tensor out = bench.ops->tensor(projected.rows, width);
+  for (std::size_t i = 0; i < count; ++i) {
+    states.push_back(bench.ops->new_state(position + rows));
+    for (std::int64_t at = 0; at < position; at += 512) {
+      const Segment fill{states.back().get(), 0, 512, at};
+      bench.ops->attention(projected, weights, 0, std::span(&fill, 1), out);
+    }
+  }
+  bench.profile.clear();
+  std::size_t next = 0;
+  Tensor view = projected;
+  view.rows = out.rows = rows;
+  for (auto _ : state) {
+    const Segment segment{states[next++ % count].get(), 0, rows, position};
+    bench.ops->attention(view, weights, 0, std::span(&segment, 1), out);
+  }
+  bench.report(state);
+}
+
+void attention(benchmark::State& state) {
+  attention_at(state, 0);
+}
+void attention_after_4096(benchmark::State& state) {
+  attention_at(state, 4096);
+}
+
+void mixture_of_experts(benchmark::State& state) {
+  Bench bench(state);
+  const op_cases::MoeCase layer(bench.random, bench.config);
+  const MoeWeights weights = layer.load(*bench.ops);
+  std::vector<Tensor> inputs;
+  Tensor x = bench.ops->tensor(state.range(0), 2048);
+  for (int i = 0; i < 32; ++i) {
+    Tensor one = bench.ops->tensor(state.range(0), 2048);
+    const std::vector<float> values = op_cases::normal_values(bench.random, state.range(0) * 2048);
+    std::copy(values.begin(), values.end(), cpu::values(one));
+    inputs.push_back(one);
+  }
+  std::size_t next = 0;
+  for (auto _ : state) {
+    std::copy_n(cpu::values(inputs[next++ % inputs.size()]), state.range(0) * 2048, cpu::values(x));
+    bench.ops->mixture_of_experts(weights, x);
+  }
+  bench.report(state);
+}
+
+void stage(benchmark::State& state) {
+  ThreadPool pool(static_cast<int>(state.range(0)));
+  for (auto _ : state) pool.run(2 * state.range(0), [](std::int64_t, int) noexcept {});
+}
+
+// {rows, threads (0: all cores), activations}
+void decode_arguments(benchmark::internal::Benchmark* bench) {
+  for (const int threads : {1, 0}) {
+    for (const int activations : {1, 2}) bench->Args({1, threads, activations});
+  }
+}
+void prefill_arguments(benchmark::internal::Benchmark* bench) {
+  for (const int rows : {32, 512}) {
+    for (const int activations : {1, 2}) {
+      for (const int threads : {1, 0}) bench->Args({rows, threads, activations});
+    }
+  }
+}
+void all_arguments(benchmark::internal::Benchmark* bench) {
+  bench->ArgNames({"rows", "threads", "activations"})->MeasureProcessCPUTime()->Unit(benchmark::kMicrosecond);
+  decode_arguments(bench);
+  prefill_arguments(bench);
+}
+void state_arguments(benchmark::internal::Benchmark* bench) {
+  bench->ArgNames({"rows", "threads", "activations"})->MeasureProcessCPUTime()->Unit(benchmark::kMicrosecond);
+  for (const int rows : {1, 512}) {
+    for (const int threads : {1, 0}) bench->Args({rows, threads, 1});
+  }
+}
+void head_arguments(benchmark::internal::Benchmark* bench) {
+  bench->ArgNames({"rows", "threads", "activations"})->MeasureProcessCPUTime()->Unit(benchmark::kMicrosecond);
+  decode_arguments(bench);
+}
+
+BENCHMARK(in_proj_gated_delta)->Apply(all_arguments);
+BENCHMARK(in_proj_attention)->Apply(all_arguments);
+BENCHMARK(out_proj)->Apply(all_arguments);
+BENCHMARK(mixture_of_experts)->Apply(all_arguments);
+BENCHMARK(gated_delta)->Apply(state_arguments);
+BENCHMARK(attention)->Apply(state_arguments);
+BENCHMARK(attention_after_4096)->Apply(state_arguments);
+BENCHMARK(lm_head)->Apply(head_arguments);
+BENCHMARK(stage)->ArgName("threads")->Arg(2)->UseRealTime();
+
+}  // namespace
+}  // namespace lily
+
+BENCHMARK_MAIN();
