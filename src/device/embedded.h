@@ -8,13 +8,14 @@
 namespace lily {
 
 struct EmbeddedFile {
-  std::string_view name;  // of the kernel file, without its ending
+  std::string_view name;  // a kernel's without its ending
   std::span<const std::byte> bytes;
 };
 
 namespace embedded {
 std::span<const EmbeddedFile> cuda_images();    // fatbins
 std::span<const EmbeddedFile> metal_sources();  // text, each complete in itself
+std::span<const EmbeddedFile> web_files();      // the web page, in programs with lily::server
 }  // namespace embedded
 
 }  // namespace lily
