@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
   lily::add_eval(app);
   lily::add_info(app);
   lily::add_run(app);
+  lily::add_selftest(app);
 #ifdef LILY_SERVE
   lily::add_serve(app);
 #endif

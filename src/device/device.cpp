@@ -134,6 +134,20 @@ void Device::end_dispatch() {
   if (dispatch.barrier || pending_.dispatches.size() == 1) pending_.counters.stages += 1;
 }
 
+void Device::dispatch(const Entry& entry, const Launch& launch, std::span<const CommandList::Argument> arguments,
+                      std::span<const std::byte> values) {
+  LILY_CHECK(arguments.size() == entry.parameters.size());
+  begin_dispatch(entry, launch);
+  for (const CommandList::Argument& argument : arguments) {
+    if (argument.buffer != nullptr) {
+      add_view(argument.buffer, argument.offset, argument.size);
+    } else {
+      add_value(&values[argument.offset], argument.size);
+    }
+  }
+  end_dispatch();
+}
+
 CommandList Device::take_commands() {
   tracker_.clear();
   return std::exchange(pending_, {});

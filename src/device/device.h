@@ -176,8 +176,8 @@ class Device {
   // ---- memory ----
   /// Uninitialised. Throws lily::Error when it would not fit into the budget, or into what is free.
   std::unique_ptr<Buffer> allocate(std::size_t bytes, Memory memory = Memory::kDevice);
-  /// Memory for kernels to read that has the host's bytes: in place where the device can (the caller keeps them alive and
-  /// unchanged) and the bytes' address is a multiple of `alignment`, else as a copy.
+  /// Memory for kernels to read that has the host's bytes: in place where the device can (the caller keeps them alive
+  /// and unchanged) and the bytes' address is a multiple of `alignment`, else as a copy.
   std::unique_ptr<Buffer> map(std::span<const std::byte> bytes, std::size_t alignment = 16);
   /// Copies after everything dispatched so far, for which they wait.
   void write(Buffer& buffer, std::size_t offset, std::span<const std::byte> bytes);
@@ -189,6 +189,10 @@ class Device {
   /// kernel writes must not overlap any other argument of the launch. Values are at most 4 KiB.
   template <typename... P, typename... A>
   void dispatch(const TypedEntry<void(P...)>& entry, const Launch& launch, const A&... arguments);
+
+  /// The same with arguments as a CommandList has them: for what passes launches on.
+  void dispatch(const Entry& entry, const Launch& launch, std::span<const CommandList::Argument> arguments,
+                std::span<const std::byte> values);
 
   /// Starts what was dispatched since the last submit or record. Waits while two submissions are in flight.
   Ticket submit();

@@ -19,8 +19,13 @@ namespace lily {
 
 enum class Access : std::uint8_t { kRead, kWrite, kValue };
 
+/// What a buffer's elements are, to those who compare them: a 2-byte class is a bf16 value, other classes are bits. A
+/// kernel with atomics may leave the order of its integers to chance.
+enum class Element : std::uint8_t { kFloat32, kBFloat16, kBits, kAtomic };
+
 struct Parameter {
   Access access = Access::kRead;
+  Element element = Element::kBits;
   std::size_t size = 0;       // of one element, or of the value
   std::size_t alignment = 1;  // of the element's or the value's type
 };
@@ -31,6 +36,7 @@ struct Entry {
   std::span<const Parameter> parameters;
   void (*run_thread)(void* const* arguments) = nullptr;  // on the host, inside the emulator
   bool prefetches = false;  // calls wait_for_inputs() itself, after it has asked for weights
+  std::size_t large_memory = 0;  // threadgroup memory of LARGE_SHARED: CUDA and the emulator only
 };
 
 template <typename T>
@@ -45,7 +51,12 @@ constexpr Parameter describe_parameter() {
   const Access access = !std::is_pointer_v<T>    ? Access::kValue
                         : std::is_const_v<Value> ? Access::kRead
                                                  : Access::kWrite;
-  return {access, sizeof(Value), alignof(Value)};
+  constexpr auto element = [] {
+    if constexpr (requires { Value::kIsAtomic; }) return Element::kAtomic;
+    if constexpr (std::is_same_v<std::remove_cv_t<Value>, float>) return Element::kFloat32;
+    return std::is_class_v<Value> && sizeof(Value) == 2 ? Element::kBFloat16 : Element::kBits;
+  };
+  return {access, element(), sizeof(Value), alignof(Value)};
 }
 
 template <typename Function>
@@ -89,9 +100,9 @@ template <typename Function>
 struct TypedEntry : Entry {};
 
 template <typename Function>
-constexpr TypedEntry<Function> make_entry(const char* name, unsigned threads, bool prefetches,
+constexpr TypedEntry<Function> make_entry(const char* name, unsigned threads, bool prefetches, std::size_t large_memory,
                                           void (*run_thread)(void* const*)) {
-  return {{name, threads, Signature<Function>::kParameters, run_thread, prefetches}};
+  return {{name, threads, Signature<Function>::kParameters, run_thread, prefetches, large_memory}};
 }
 
 namespace kernels {

@@ -31,6 +31,7 @@
 #include "kernels/scatter_experts.metal"
 #include "kernels/select_adjust.metal"
 #include "kernels/select_token.metal"
+#include "kernels/tile_probe.metal"
 #include "kernels/zero.metal"
 #include "kernels/cuda/step_mma.metal"
 

@@ -66,6 +66,7 @@ TEST_F(MetalTest, UsesTensorOperationsOnTheM5) {
   soft_metal::machine().architecture = "applegpu_g17s";
   const auto device = make_test_device("metal");
   EXPECT_TRUE(device->info().tensor_ops);
+  EXPECT_EQ(soft_metal::take_compilations().metal_4, 1);  // the probe
   const auto compiled = compile_both(*device);
   EXPECT_EQ(compiled.metal_4, 1);
   EXPECT_EQ(compiled.metal_3, 1);
@@ -90,9 +91,19 @@ TEST_F(MetalTest, FallsBackWhenMetal4DoesNotCompile) {
   soft_metal::machine().architecture = "applegpu_g17s";
   soft_metal::machine().metal_4_compiles = false;
   const auto device = make_test_device("metal");
+  soft_metal::take_compilations();
   const auto compiled = compile_both(*device);
   EXPECT_EQ(compiled.metal_4, 1);
   EXPECT_EQ(compiled.metal_3, 2);
+}
+
+TEST_F(MetalTest, FallsBackWhenTensorOperationsAreWrong) {
+  soft_metal::machine().architecture = "applegpu_g17s";
+  soft_metal::machine().tensor_ops_lie = true;
+  const auto device = make_test_device("metal");
+  EXPECT_FALSE(device->info().tensor_ops);
+  soft_metal::take_compilations();
+  EXPECT_EQ(compile_both(*device).metal_4, 0);
 }
 
 TEST_F(MetalTest, SaysWhichFileDoesNotCompile) {
@@ -191,7 +202,7 @@ class SoftMetalDeathTest : public MetalTest {
   /// scale_add_64 by hand, with one thing wrong.
   static void run(const Wrong& wrong) {
     const metal::AutoreleasePool pool;
-    soft_metal::add_entries(kernels::test_entries());
+    soft_metal::add_entries(kernels::test_entries);
     NS::Error* error = nullptr;
     const auto device = NS::TransferPtr(MTL::CreateSystemDefaultDevice());
     const auto queue = NS::TransferPtr(device->newCommandQueue());

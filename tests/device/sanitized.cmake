@@ -10,7 +10,7 @@ set_source_files_properties(${PROJECT_SOURCE_DIR}/src/device/emulated/emulator.c
 function(lily_sanitized name sanitizer)
   add_executable(${name} ${ARGN} ${device_sources})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
-  lily_host_kernels(${name} ${test_kernels})
+  lily_host_kernels(${name} ${test_kernels} ${PROJECT_SOURCE_DIR}/src/kernels/tile_probe.metal)
   target_compile_options(${name} PRIVATE -g1 -O1 -fsanitize=${sanitizer} -fno-omit-frame-pointer)
   target_link_options(${name} PRIVATE -fsanitize=${sanitizer})
   target_link_libraries(${name} PRIVATE fmt::fmt Threads::Threads)

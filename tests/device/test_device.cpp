@@ -31,7 +31,7 @@ std::unique_ptr<Device> make_test_device(const std::string& name) {
 #endif
 #ifdef LILY_SOFT_METAL
   static const bool added = [] {
-    soft_metal::add_entries(kernels::test_entries());
+    soft_metal::add_entries(kernels::test_entries);
     return true;
   }();
   static_cast<void>(added);

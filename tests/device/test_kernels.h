@@ -6,6 +6,7 @@
 #include "device/kernels/chain.metal"
 #include "device/kernels/lanes.metal"
 #include "device/kernels/product.metal"
+#include "kernels/tile_probe.metal"
 
 // Last: MSL's words are macros until here.
 #include "kernels/shim/host/undefine_msl.h"

@@ -221,6 +221,11 @@ CudaDevice::Function CudaDevice::find(const Entry& entry) {
   if (named == by_name_.end()) throw_error("CUDA: kernel '{}' is not in this build", entry.name);
   Function found{named->second, false};
   check(driver().cuFuncLoad(found.function), entry.name);  // now: a graph that is being recorded forbids it
+  if (entry.large_memory > 0) {
+    check(driver().cuFuncSetAttribute(found.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                      static_cast<int>(entry.large_memory)),
+          entry.name);
+  }
   int built_for = 0;
   check(driver().cuFuncGetAttribute(&built_for, CU_FUNC_ATTRIBUTE_PTX_VERSION, found.function), entry.name);
   found.dependent_launch = built_for >= kLowestDependentLaunch;
@@ -256,6 +261,7 @@ void CudaDevice::launch(const CommandList& commands, const CommandList::Dispatch
   config.gridDimZ = dispatch.groups.z;
   config.blockDimX = dispatch.entry->threads;
   config.blockDimY = config.blockDimZ = 1;
+  config.sharedMemBytes = static_cast<unsigned>(dispatch.entry->large_memory);
   config.hStream = stream_.get();
   config.attrs = &dependent;
   config.numAttrs = function.dependent_launch ? 1 : 0;

@@ -34,6 +34,7 @@ namespace lily::cuda {
   X(cuModuleEnumerateFunctions)  \
   X(cuFuncGetName)               \
   X(cuFuncGetAttribute)          \
+  X(cuFuncSetAttribute)          \
   X(cuFuncLoad)                  \
   X(cuLaunchKernelEx)            \
   X(cuStreamCreate)              \

@@ -57,7 +57,9 @@ std::string place(Where where) {
 class Emulator::State {
  public:
   explicit State(std::uint64_t seed)
-      : random_(seed), memory_(kThreadgroupMemory + kRedZones, GuardedMemory::Guard::kAbove) {}
+      : random_(seed),
+        memory_(kThreadgroupMemory + kRedZones, GuardedMemory::Guard::kAbove),
+        large_memory_(kLargeMemory + kRedZones, GuardedMemory::Guard::kAbove) {}
 
   void run(const Entry& entry, void* const* arguments, Position groups);
   void fence();
@@ -71,6 +73,7 @@ class Emulator::State {
 
  private:
   static constexpr std::size_t kRedZones = 16 << 10;
+  static constexpr std::size_t kLargeMemory = 227 << 10;
 
   void shuffle_threads();
   void start_threadgroup(Position group, Position groups);
@@ -90,6 +93,7 @@ class Emulator::State {
   std::size_t memory_used_ = 0;
   std::byte* memory_top_ = nullptr;
   GuardedMemory memory_;
+  GuardedMemory large_memory_;  // for entries of src/kernels/cuda
 
   const Entry* entry_ = nullptr;
   void* const* arguments_ = nullptr;
@@ -171,8 +175,9 @@ void* Emulator::State::threadgroup_memory(const void* site, std::size_t size) {
   constexpr std::size_t kRedZone = 64;
   const std::size_t rounded = (size + 15) / 16 * 16;
   memory_used_ += rounded;
-  if (memory_used_ > kThreadgroupMemory || blocks_.size() * kRedZone >= kRedZones) {
-    fail(fmt::format("{} bytes of threadgroup memory, {} at most", memory_used_, kThreadgroupMemory));
+  const std::size_t most = std::max(kThreadgroupMemory, entry_->large_memory);
+  if (memory_used_ > most || blocks_.size() * kRedZone >= kRedZones) {
+    fail(fmt::format("{} bytes of threadgroup memory, {} at most", memory_used_, most));
   }
   if (!blocks_.empty()) memory_top_ -= kRedZone;
   memory_top_ -= rounded;  // the first block ends at the guard page, but for its alignment
@@ -243,10 +248,11 @@ void Emulator::State::fence() {
 
 void Emulator::State::start_threadgroup(Position group, Position groups) {
   const IgnoreAccesses ignore;
+  GuardedMemory& used = entry_->large_memory > 0 ? large_memory_ : memory_;
 #ifdef LILY_TSAN_FIBERS
-  memory_.renew();
+  used.renew();
 #endif
-  const std::span<std::byte> memory = memory_.bytes();
+  const std::span<std::byte> memory = used.bytes();
   unpoison(memory.data(), memory.size());
   std::memset(memory.data(), 0xff, memory.size());
   poison(memory.data(), memory.size());

@@ -8,6 +8,7 @@
 
 #include "device/metal/metal_library.h"
 #include "device/metal/metal_memory.h"
+#include "device/metal/tensor_probe.h"
 
 namespace lily {
 namespace {
@@ -198,7 +199,11 @@ bool metal_available() {
 
 std::unique_ptr<Device> make_metal_device(const MetalOptions& options) {
   const AutoreleasePool pool;
-  return std::make_unique<MetalDevice>(options);
+  auto device = std::make_unique<MetalDevice>(options);
+  if (!device->info().tensor_ops || metal::tensor_ops_work(*device)) return device;
+  MetalOptions without = options;
+  without.tensor_ops = false;
+  return std::make_unique<MetalDevice>(without);
 }
 
 }  // namespace lily

@@ -14,7 +14,7 @@
 namespace lily {
 
 struct MetalOptions {
-  bool tensor_ops = true;  // where the Mac has them
+  bool tensor_ops = true;  // where the Mac has them, and they give right answers
   std::span<const EmbeddedFile> sources = embedded::metal_sources();
 };
 

@@ -26,12 +26,14 @@ struct Machine {
   unsigned max_threads = 1024;  // of any pipeline: fewer when a kernel needs many registers
   bool metal_4_compiles = true;
   bool metal_3_compiles = true;
+  bool tensor_ops_lie = false;   // kernels that were compiled as Metal 4 write something else
   long fail_command_buffer = 0;  // the next one ends with this error code
 };
 Machine& machine();
 
-/// The kernels that libraries can find: the entries of these lists whose names the library's source registers.
-void add_entries(std::span<const lily::Entry* const> entries);
+/// The kernels that libraries can find: the entries of these lists whose names the library's source registers. Asked
+/// when a library is, since lists are made when the program starts.
+void add_entries(std::span<const lily::Entry* const> (*list)());
 
 /// Of libraries: how many were compiled as Metal 3.1 and as Metal 4 since the last call.
 struct Compilations {
