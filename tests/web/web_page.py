@@ -110,10 +110,19 @@ class Page:
             self.page.fill(f"#settings [name={name}]", str(value))
         self.page.click("#settings >> text=Done")
 
-    def answers(self, text, **end):
+    def endless(self):
+        """From now on replies go on for seconds, however fast the machine."""
+        def go_on(route):
+            route.continue_(post_data={**route.request.post_data_json, "ignore_eos": True, "max_tokens": 3000})
+        self.page.route("**/v1/chat/completions", go_on)
+
+    def natural(self):
+        self.page.unroute("**/v1/chat/completions")
+
+    def answers(self, text):
         """From now on replies are `text`, whatever is asked: the demo model does not write Markdown."""
         pieces = [{"choices": [{"delta": {"content": text[i:i + 7]}}]} for i in range(0, len(text), 7)]
-        pieces.append({"choices": [{"delta": {}, "finish_reason": "stop"}], **end})
+        pieces.append({"choices": [{"delta": {}, "finish_reason": "stop"}]})
         body = "".join(f"data: {json.dumps(piece)}\n\n" for piece in pieces) + "data: [DONE]\n\n"
         self.page.route("**/v1/chat/completions", lambda route: route.fulfill(content_type="text/event-stream", body=body))
 
@@ -148,14 +157,15 @@ def answers_and_folds_thinking(browser, url):
 def streams(browser, url):
     """The reply grows on the page while the server still writes."""
     with Page(browser, url) as page:
-        page.settings(max_tokens=300)
+        page.endless()
         page.click("#think")
         page.send(LONG_STORY)
         expect(page.locator(".message.live .content")).to_have_text(re.compile(".{20}"))
-        first = page.locator(".message.assistant .content").inner_text()
+        first = page.locator(".message.live .content").inner_text()
         expect(page.locator(".message.live .costs")).to_contain_text("tokens/s")
+        expect(page.locator(".message.live .content")).to_have_text(re.compile(".{%d}" % (len(first) + 20), re.DOTALL))
+        page.keyboard.press("Escape")
         page.done()
-        assert len(page.locator(".message.assistant .content").inner_text()) > len(first)
 
 
 @test
@@ -215,7 +225,7 @@ def hostile_replies_do_not_run(browser, url):
 @test
 def policy_forbids_inline_scripts(browser, url):
     with Page(browser, url) as page:
-        page.allowed += ["Content Security Policy", "TrustedHTML"]
+        page.allowed += ["Content Security Policy", "TrustedHTML", "TrustedScript"]
         assert page.evaluate("""() => {
           const script = document.createElement('script');
           try { script.textContent = 'window.hacked = 1'; document.body.append(script); } catch {}
@@ -248,24 +258,25 @@ def plain_text_without_libraries(browser, url):
 def stop_and_regenerate(browser, url):
     with Page(browser, url) as page:
         page.click("#think")
-        page.settings(max_tokens=2000, system="You tell endless stories.")
+        page.endless()
         page.send(LONG_STORY)
         expect(page.locator(".message.live .content")).to_have_text(re.compile(".{5}"))
         page.keyboard.press("Escape")
         page.done()
         expect(page.locator(".message.assistant .costs")).to_contain_text("stopped")
-        stopped = page.locator(".message.assistant .content").inner_text()
-        assert stopped
+        assert page.locator(".message.assistant .content").inner_text()
+        page.natural()
         page.settings(max_tokens=5)
         page.click("button[aria-label='Regenerate reply']")
         page.done()
         expect(page.locator(".message")).to_have_count(2)
         expect(page.locator(".message.assistant .costs")).to_contain_text("most tokens allowed")
-        page.settings(max_tokens=2000)
+        page.endless()
         page.click("button[aria-label='Regenerate reply']")
-        page.wait_for_selector(".message.live")
-        page.click("#send")  # which says Stop now
+        expect(page.locator("#send")).to_have_text("Stop")
+        page.click("#send")
         page.done()
+        expect(page.locator(".message.assistant .costs")).to_contain_text("stopped")
 
 
 @test
@@ -364,7 +375,7 @@ def conversations(browser, url):
         page.click("#toast >> text=Undo")
         expect(rows).to_have_count(2)
         page.click("#conversations >> text=Second")
-        page.settings(max_tokens=2000)
+        page.endless()
         page.send(LONG_STORY)
         expect(page.locator(".message.live")).to_be_visible()
         page.click("button[aria-label='Delete Second']")  # with its reply in the making
@@ -468,7 +479,7 @@ def screenshot(browser, url, path):
         page.answers(SHOWN)
         page.send("How do I add the numbers from 1 to n in Python?")
         page.done()
-        page.unroute("**/v1/chat/completions")
+        page.natural()
         for question in ("What is the capital of France?", "What is the capital of Italy?"):
             page.send(question)
             page.done()
