@@ -59,9 +59,9 @@ fs::path executable() {
 }
 
 fs::path demo_directory() {
-  const fs::path source = LILY_DEMO_DIR;
+  fs::path source = LILY_DEMO_DIR;
   if (is_a_directory(source)) return source;
-  const fs::path installed = executable().parent_path().parent_path() / "share" / "lily" / "demo";
+  fs::path installed = executable().parent_path().parent_path() / "share" / "lily" / "demo";
   if (is_a_directory(installed)) return installed;
   throw_error("the demo model is neither in {} nor in {}", source.string(), installed.string());
 }

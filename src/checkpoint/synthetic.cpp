@@ -190,6 +190,7 @@ SyntheticResult write_synthetic(const fs::path& directory, const SyntheticOption
   }
   const std::vector<Source> sources = sources_of(layout);
   std::vector<TensorSpec> specs;
+  specs.reserve(sources.size());
   for (const Source& source : sources) specs.push_back(source.spec);
   writer.begin_tensors(std::move(specs), options.shard_bytes, parameters);
   write_tensors(writer, sources, options, result.bytes, progress);

@@ -27,10 +27,10 @@ std::string printable(std::string_view name) {
 
 nlohmann::json parse_json(std::string_view text, const std::string& where) {
   using nlohmann::json;
-  std::vector<std::set<std::string>> keys;  // of the open objects, to find a key given twice
   if (text.find('\0') != std::string_view::npos) {  // the parser would take it for the end
     throw_error("{}: not valid JSON: it holds a NUL byte", where);
   }
+  std::vector<std::set<std::string>> keys;  // of the open objects, to find a key given twice
   const auto check = [&](int depth, json::parse_event_t event, json& value) {
     if (depth > kMaxDepth) throw_error("{}: nested deeper than {} levels", where, kMaxDepth);
     if (event == json::parse_event_t::object_start) {

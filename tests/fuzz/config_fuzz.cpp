@@ -27,8 +27,8 @@ const std::filesystem::path& directory() {
       path = pattern;
     }
     ~Directory() { std::filesystem::remove_all(path); }
-  } made;
-  return made.path;
+  } kMade;
+  return kMade.path;
 }
 
 void check(const lily::ModelConfig& config) {

@@ -61,5 +61,20 @@ TEST(MappedFile, MapsMovesAndRefuses) {
   expect_error([&] { MappedFile bad(directory.path() / "y"); }, {"No such file"});
 }
 
+TEST(MappedFile, ReleasedPagesStayReadable) {
+  const test::TemporaryDirectory directory;
+  const auto file = directory.path() / "x";
+  std::string text(100'000, 'x');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + i % 26);
+  test::write_bytes(file, text);
+  const MappedFile mapped(file);
+  const std::span<const std::byte> bytes = mapped.bytes();
+  release_pages(bytes);
+  release_pages(bytes.subspan(1, 70'000));
+  release_pages(bytes.subspan(5, 10));
+  release_pages(bytes.subspan(100, 0));
+  EXPECT_EQ(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()), text);
+}
+
 }  // namespace
 }  // namespace lily
