@@ -37,7 +37,11 @@ bool is_there(const fs::path& path) {
 void require_directory(const fs::path& directory) {
   std::error_code ignored;
   if (!is_there(directory)) throw_error("{}: no such directory", directory.string());
-  if (fs::is_directory(directory, ignored)) return;
+  if (fs::is_directory(directory, ignored)) {
+    if (is_there(directory / "config.json")) return;
+    throw Error(fmt::format("{}: holds no config.json", directory.string()),
+                "a checkpoint's directory holds config.json, tokenizer.json and safetensors files");
+  }
   throw Error(fmt::format("{}: is a file, expected the directory of a checkpoint", directory.string()),
               "lily reads directories of safetensors files, no .gguf and no single file");
 }
