@@ -1,6 +1,6 @@
 # Third-party libraries: the system's own first, otherwise fetched at the pin named here. Licences are in THIRD_PARTY.md.
 # Targets for lily's own CMakeLists: fmt::fmt CLI11::CLI11 nlohmann_json::nlohmann_json utf8proc::utf8proc xxHash::xxhash
-# hwy::hwy Threads::Threads; with LILY_SERVE httplib::httplib CURL::libcurl; with LILY_TESTS
+# hwy::hwy Threads::Threads; with LILY_SERVE httplib::httplib; with LILY_TESTS
 # GTest::gtest_main rapidcheck PCRE2::8BIT; with LILY_BENCH benchmark::benchmark.
 include(FetchContent)
 list(APPEND CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR}/modules)
@@ -49,7 +49,6 @@ lily_dependency(hwy TARGET hwy::hwy URL https://github.com/google/highway TAG 1.
                 HWY_ENABLE_INSTALL=OFF)
 if(LILY_SERVE)
   include(cmake/xgrammar.cmake)
-  find_package(CURL REQUIRED) # macOS ships it, Debian's is libcurl4-openssl-dev
   lily_dependency(httplib TARGET httplib::httplib URL https://github.com/yhirose/cpp-httplib TAG v0.11.4)
 endif()
 if(LILY_TESTS)
