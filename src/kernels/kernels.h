@@ -33,6 +33,9 @@
 #include "kernels/select_token.metal"
 #include "kernels/tile_probe.metal"
 #include "kernels/zero.metal"
+#include "kernels/cuda/attention_rows_mma.metal"
+#include "kernels/cuda/experts_rows_mma.metal"
+#include "kernels/cuda/project_rows_mma.metal"
 #include "kernels/cuda/step_mma.metal"
 
 // Last: MSL's words are macros until here.

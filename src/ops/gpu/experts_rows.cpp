@@ -10,11 +10,12 @@ void GpuOps::experts_rows(const MoeWeights& weights, Tensor& x) {
   const auto& e = static_cast<const Experts&>(*weights.experts);
   const Matrix& router = matrix_of(weights.router);
   if (router.bits != 8) throw_error("the GPU has no kernel for a router of {} bits, expected 8", router.bits);
-  constexpr std::int64_t kTileRows = 32;
   const std::int64_t rows = x.rows, count = config_.num_experts_per_tok, pairs = rows * count;
   const std::int64_t hidden = config_.hidden_size, width = config_.moe_intermediate_size;
   const std::int64_t shared_width = config_.shared_expert_intermediate_size, stride = std::max(width, shared_width);
-  const ExpertRows plan{u32(rows), u32(e.count), u32(count), u32(kTileRows)};
+  // Rows of a tile: 32, or on tensor cores by how many rows an expert will get.
+  const std::int64_t load = pairs / e.count, tile_rows = !mma_ || load < 40 ? 32 : load < 96 ? 64 : 128;
+  const ExpertRows plan{u32(rows), u32(e.count), u32(count), u32(tile_rows)};
   const ExpertsRows p{plan, u32(hidden), u32(width), u32(shared_width), u32(stride)};
   const unsigned tiles = most_tiles(plan.rows, plan.experts, plan.count, plan.tile_rows);
 
@@ -26,30 +27,36 @@ void GpuOps::experts_rows(const MoeWeights& weights, Tensor& x) {
   const auto tile_list = pool_->take(tiles * sizeof(ExpertTile));
   const auto pair_at = pool_->take(size(pairs) * 4), position_of = pool_->take(size(pairs) * 4);
   const auto act = pool_->take(size((pairs + rows) * stride) * 2), out = pool_->take(size((pairs + rows) * hidden) * 2);
-  const MatrixViews r = views(router), g = views(e.gate), up = views(e.up), d = views(e.down);
+  const MatrixViews g = views(e.gate), up = views(e.up), d = views(e.down);
   const MatrixViews sg = views(e.shared_gate), su = views(e.shared_up), sd = views(e.shared_down);
 
   device_.dispatch(kernels::zero_words, {}, counts->view<uint>().part(0, size(e.count)), u32(e.count));
-  device_.dispatch(kernels::project_rows_q8_float,
-                   {.groups = {groups_of(router.out, 64), groups_of(rows, 32)}, .weight_bytes = router.bytes()},
-                   r.codes, r.scales, r.biases, n->view<bfloat>(), logits->view<float>(),
-                   ProjectRows{u32(rows), u32(router.out), u32(router.in)});
+  router_rows(*n, router, rows, *logits);
   device_.dispatch(kernels::route_rows_4, {.groups = {groups_of(rows, 4)}}, logits->view<float>(), ids->view<uint>(),
                    shares->view<float>(), shared_shares->view<float>(), counts->view<atomic_uint>(), plan);
   device_.dispatch(kernels::plan_experts_288, {}, counts->view<uint>(), next_position->view<uint>(),
                    tile_list->view<ExpertTile>(), plan);
   device_.dispatch(kernels::scatter_experts_256, {.groups = {groups_of(pairs, 256)}}, ids->view<uint>(),
                    next_position->view<atomic_uint>(), pair_at->view<uint>(), position_of->view<uint>(), plan);
-  device_.dispatch(kernels::experts_up_rows_q4,
-                   {.groups = {groups_of(stride, 32), tiles},
+  const auto& up_entry = !mma_             ? kernels::experts_up_rows_q4
+                         : tile_rows == 32 ? kernels::experts_up_rows_q4_mma_32
+                         : tile_rows == 64 ? kernels::experts_up_rows_q4_mma_64
+                                           : kernels::experts_up_rows_q4_mma_128;
+  device_.dispatch(up_entry,
+                   {.groups = {groups_of(stride, mma_ ? 64 : 32), tiles},
                     .weight_bytes = e.gate.bytes() + e.up.bytes() + e.shared_gate.bytes() + e.shared_up.bytes()},
                    g.codes, g.scales, g.biases, up.codes, up.scales, up.biases, sg.codes, sg.scales, sg.biases,
                    su.codes, su.scales, su.biases, tile_list->view<ExpertTile>(), pair_at->view<uint>(),
                    n->view<bfloat>(), act->view<bfloat>(), p);
-  device_.dispatch(kernels::experts_down_rows_q4,
-                   {.groups = {groups_of(hidden, 64), tiles}, .weight_bytes = e.down.bytes() + e.shared_down.bytes()},
-                   d.codes, d.scales, d.biases, sd.codes, sd.scales, sd.biases, tile_list->view<ExpertTile>(),
-                   act->view<bfloat>(), out->view<bfloat>(), p);
+  const auto& down_entry = !mma_             ? kernels::experts_down_rows_q4
+                           : tile_rows == 32 ? kernels::experts_down_rows_q4_mma_32
+                           : tile_rows == 64 ? kernels::experts_down_rows_q4_mma_64
+                                             : kernels::experts_down_rows_q4_mma_128;
+  device_.dispatch(
+      down_entry,
+      {.groups = {groups_of(hidden, mma_ ? 128 : 64), tiles}, .weight_bytes = e.down.bytes() + e.shared_down.bytes()},
+      d.codes, d.scales, d.biases, sd.codes, sd.scales, sd.biases, tile_list->view<ExpertTile>(), act->view<bfloat>(),
+      out->view<bfloat>(), p);
   device_.dispatch(kernels::experts_combine_256, {.groups = {unsigned(rows)}}, out->view<bfloat>(),
                    position_of->view<uint>(), shares->view<float>(), shared_shares->view<float>(), floats(x),
                    ExpertsCombine{plan, u32(hidden)});

@@ -64,6 +64,7 @@ class GpuOps final : public Ops {
   /// rms_norm(x, norm) in operand order.
   std::shared_ptr<Buffer> normed_rows(const Tensor& x, const Vector& norm);
   void project_rows(const Tensor& x, const Vector& norm, const Matrix& weight, Tensor& out);
+  void router_rows(const Buffer& n, const Matrix& router, std::int64_t rows, const Buffer& logits);
   void project_add_rows(const Activations& in, const Matrix& weight, Tensor& x);
   void gated_delta_rows(const Tensor& projected, const GatedDeltaWeights& weights, std::int64_t layer, Batch batch,
                         Tensor& out);

@@ -7,7 +7,14 @@
 namespace lily::gpu {
 namespace {
 
-constexpr std::int64_t kTileRows = 32, kTileColumns = 64;
+/// Rows and columns of a product's tile.
+struct Tiling {
+  std::int64_t rows, columns;
+  Extent groups(std::int64_t m, std::int64_t n) const { return {groups_of(n, columns), groups_of(m, rows)}; }
+};
+
+constexpr Tiling kTiling{32, 64}, kMmaTiling{128, 128}, kFlatMmaTiling{32, 128};
+constexpr std::int64_t kFlat = 48;  // rows up to which the flat tile is the better one
 
 }  // namespace
 
@@ -34,23 +41,41 @@ std::shared_ptr<Buffer> GpuOps::normed_rows(const Tensor& x, const Vector& norm)
 void GpuOps::project_rows(const Tensor& x, const Vector& norm, const Matrix& weight, Tensor& out) {
   LILY_CHECK(weight.bits == 4);
   const auto n = normed_rows(x, norm);
-  const MatrixViews w = views(weight);
   give_memory(out, Format::kBFloat16);
-  device_.dispatch(
-      kernels::project_rows_q4,
-      {.groups = {groups_of(weight.out, kTileColumns), groups_of(x.rows, kTileRows)}, .weight_bytes = weight.bytes()},
-      w.codes, w.scales, w.biases, n->view<bfloat>(), activations(out).buffer->view<bfloat>(),
-      ProjectRows{u32(x.rows), u32(weight.out), u32(weight.in)});
+  const bool flat = x.rows <= kFlat;
+  const Tiling tiling = !mma_ ? kTiling : flat ? kFlatMmaTiling : kMmaTiling;
+  const auto& entry = !mma_  ? kernels::project_rows_q4
+                      : flat ? kernels::project_rows_q4_mma_32
+                             : kernels::project_rows_q4_mma_128;
+  const MatrixViews w = views(weight);
+  device_.dispatch(entry, {.groups = tiling.groups(x.rows, weight.out), .weight_bytes = weight.bytes()}, w.codes,
+                   w.scales, w.biases, n->view<bfloat>(), activations(out).buffer->view<bfloat>(),
+                   ProjectRows{u32(x.rows), u32(weight.out), u32(weight.in)});
+}
+
+void GpuOps::router_rows(const Buffer& n, const Matrix& router, std::int64_t rows, const Buffer& logits) {
+  const bool flat = rows <= kFlat;
+  const Tiling tiling = !mma_ ? kTiling : flat ? kFlatMmaTiling : kMmaTiling;
+  const auto& entry = !mma_  ? kernels::project_rows_q8_float
+                      : flat ? kernels::project_rows_q8_float_mma_32
+                             : kernels::project_rows_q8_float_mma_128;
+  const MatrixViews w = views(router);
+  device_.dispatch(entry, {.groups = tiling.groups(rows, router.out), .weight_bytes = router.bytes()}, w.codes,
+                   w.scales, w.biases, n.view<bfloat>(), logits.view<float>(),
+                   ProjectRows{u32(rows), u32(router.out), u32(router.in)});
 }
 
 void GpuOps::project_add_rows(const Activations& in, const Matrix& weight, Tensor& x) {
   LILY_CHECK(weight.bits == 4 && in.format == Format::kBFloat16 && in.operand_order);
+  const bool flat = x.rows <= kFlat;
+  const Tiling tiling = !mma_ ? kTiling : flat ? kFlatMmaTiling : kMmaTiling;
+  const auto& entry = !mma_  ? kernels::project_add_rows_q4
+                      : flat ? kernels::project_add_rows_q4_mma_32
+                             : kernels::project_add_rows_q4_mma_128;
   const MatrixViews w = views(weight);
-  device_.dispatch(
-      kernels::project_add_rows_q4,
-      {.groups = {groups_of(weight.out, kTileColumns), groups_of(x.rows, kTileRows)}, .weight_bytes = weight.bytes()},
-      w.codes, w.scales, w.biases, in.buffer->view<bfloat>(), floats(x),
-      ProjectRows{u32(x.rows), u32(weight.out), u32(weight.in)});
+  device_.dispatch(entry, {.groups = tiling.groups(x.rows, weight.out), .weight_bytes = weight.bytes()}, w.codes,
+                   w.scales, w.biases, in.buffer->view<bfloat>(), floats(x),
+                   ProjectRows{u32(x.rows), u32(weight.out), u32(weight.in)});
 }
 
 void GpuOps::gated_delta_rows(const Tensor& projected, const GatedDeltaWeights& weights, std::int64_t layer,
@@ -93,8 +118,9 @@ void GpuOps::gated_delta_rows(const Tensor& projected, const GatedDeltaWeights& 
 void GpuOps::attention_rows(const Tensor& projected, const AttentionWeights& weights, std::int64_t layer, Batch batch,
                             Tensor& out) {
   const std::int64_t heads = config_.num_attention_heads, kv_heads = config_.num_key_value_heads;
-  const std::int64_t width = config_.head_dim, tokens = 32 / (heads / kv_heads);
-  const bool wide = width == 256;
+  const std::int64_t width = config_.head_dim;
+  const bool wide = width == 256, on_tensor_cores = mma_ && wide;
+  const std::int64_t tokens = (on_tensor_cores ? 128 : 32) / (heads / kv_heads);  // of a threadgroup
   const auto q = pool_->take(size(projected.rows * heads * width) * 2);
   give_memory(out, Format::kBFloat16);
   activations(out).operand_order = true;
@@ -111,7 +137,9 @@ void GpuOps::attention_rows(const Tensor& projected, const AttentionWeights& wei
                      {.groups = {groups_of(heads + 2 * kv_heads, 4), unsigned(segment.rows)}}, in,
                      values(weights.q_norm), values(weights.k_norm), state.turns().view<float>(), own_q,
                      cache_view(state.keys(layer)), cache_view(state.values(layer)), p);
-    device_.dispatch(wide ? kernels::attention_rows_256 : kernels::attention_rows_128,
+    device_.dispatch(on_tensor_cores ? kernels::attention_rows_mma_256
+                     : wide          ? kernels::attention_rows_256
+                                     : kernels::attention_rows_128,
                      {.groups = {groups_of(segment.rows, tokens), unsigned(kv_heads)}}, own_q,
                      cache_view(state.keys(layer)), cache_view(state.values(layer)), in,
                      part(*activations(out).buffer, heads * width), p);
