@@ -46,7 +46,7 @@ struct ChatProgram::Command {
 };
 
 const std::vector<ChatProgram::Command>& ChatProgram::commands() {
-  static const std::vector<Command> all = {
+  static const std::vector<Command> kAll = {
       {"/help", "", "this list", [](ChatProgram& chat, const std::string&) { chat.help(); }},
       {"/think", "", "let the model think before it answers",
        [](ChatProgram& chat, const std::string&) { chat.options_.think = true; }},
@@ -64,7 +64,7 @@ const std::vector<ChatProgram::Command>& ChatProgram::commands() {
       {"/quit", "", "leave; so do Ctrl-D and Ctrl-C twice",
        [](ChatProgram& chat, const std::string&) { chat.ended_ = true; }},
   };
-  return all;
+  return kAll;
 }
 
 ChatProgram::ChatProgram(LoadedModel& model, const ChatProgramOptions& options, ChatInput& input, ChatView& view,

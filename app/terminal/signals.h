@@ -2,8 +2,7 @@
 // first was heeded ends the process as usual.
 #pragma once
 
-#include <signal.h>
-
+#include <csignal>
 #include <vector>
 
 namespace lily {

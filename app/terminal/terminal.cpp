@@ -1,12 +1,12 @@
 #include "terminal/terminal.h"
 
-#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <string>
 
