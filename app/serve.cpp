@@ -2,9 +2,12 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
+#include <future>
 #include <thread>
 
 #include "commands.h"
@@ -29,20 +32,61 @@ void read_api_keys(const std::string& file, std::vector<std::string>& keys) {
   std::ifstream in(file);
   if (!in) throw_error("cannot read the API keys in {}", file);
   for (std::string line; std::getline(in, line);) {
+    if (line.ends_with('\r')) line.pop_back();
     if (!line.empty() && line.front() != '#') keys.push_back(line);
   }
   if (keys.empty()) throw_error("{} holds no API key: one on each line", file);
 }
 
-/// SIGINT and SIGTERM come to the thread that waits for them, and to no other.
-sigset_t block_end_signals() {
+template <typename... Args>
+void say(fmt::format_string<Args...> format, Args&&... args) {
+  fmt::print("lily: {}\n", fmt::format(format, std::forward<Args>(args)...));
+  std::fflush(stdout);
+}
+
+/// What a client on this machine writes for the address that is listened on.
+std::string url_host(const std::string& host) {
+  if (host == "0.0.0.0" || host == "::") return "127.0.0.1";
+  return host.find(':') == std::string::npos ? host : "[" + host + "]";
+}
+
+sigset_t end_signals() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return signals;
 }
+
+/// SIGINT and SIGTERM, which every thread has blocked. Until wait() they end the process at once: nothing is open yet
+/// that would have to be closed well.
+class EndSignals {
+ public:
+  EndSignals()
+      : thread_([this] {
+          const sigset_t signals = end_signals();
+          int signal = 0;
+          sigwait(&signals, &signal);
+          if (!waited_for_) std::_Exit(signal == 0 ? 0 : 128 + signal);
+          ended_.set_value();
+        }) {}
+  EndSignals(const EndSignals&) = delete;
+  EndSignals& operator=(const EndSignals&) = delete;
+  ~EndSignals() {
+    if (!waited_for_.exchange(true)) pthread_kill(thread_.native_handle(), SIGTERM);
+    thread_.join();
+  }
+
+  void wait() {
+    waited_for_ = true;
+    ended_.get_future().wait();
+  }
+
+ private:
+  std::atomic<bool> waited_for_ = false;
+  std::promise<void> ended_;
+  std::thread thread_;
+};
 
 std::size_t gibibytes(double value) {
   return static_cast<std::size_t>(value * (1 << 30));
@@ -51,39 +95,33 @@ std::size_t gibibytes(double value) {
 void serve(ServeOptions options) {
   if (!options.api_key_file.empty()) read_api_keys(options.api_key_file, options.server.access.api_keys);
   std::signal(SIGPIPE, SIG_IGN);
-  const sigset_t end_signals = block_end_signals();
+  const sigset_t signals = end_signals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  options.server.aliases.push_back(options.load.model);
   HttpServer server(options.server);
   add_model_routes(server);
   add_anthropic_routes(server);
   add_chat_routes(server);
   add_completion_routes(server);
-  std::thread http([&server] { server.run(); });
-  const std::string host = options.server.host == "0.0.0.0" ? "127.0.0.1" : options.server.host;
-  fmt::print("lily: listening on http://{}:{}\n", host, server.port());
-  std::fflush(stdout);
-  try {
-    options.load.context = options.engine.session.capacity;
-    LoadedModel model(options.load);
-    // Half for what live sessions hold on to, half for the prefixes of others.
-    options.engine.cache_bytes = gibibytes(options.cache_gib) / 2;
-    options.engine.session.snapshot_bytes =
-        options.engine.cache_bytes / static_cast<std::size_t>(options.engine.parallel);
-    options.engine.cache_disk_bytes = gibibytes(options.disk_gib);
-    Engine engine(model, options.engine);
-    ChatService service(model, engine, std::size_t{64} << 20);
-    server.ready(service);
-    fmt::print("lily: ready, {} on {}\n", options.load.model, model.device());
-    std::fflush(stdout);
-    int signal = 0;
-    sigwait(&end_signals, &signal);
-    fmt::print("lily: shutting down\n");
-    server.stop();
-    http.join();
-  } catch (...) {
-    server.stop();
-    if (http.joinable()) http.join();
-    throw;
-  }
+  add_responses_routes(server);
+  add_web_routes(server);
+  server.start();
+  say("listening on http://{}:{}", url_host(options.server.host), server.port());
+  EndSignals end;
+  options.load.context = options.engine.session.capacity;
+  LoadedModel model(options.load);
+  // Half for what live sessions hold on to, half for the prefixes of others.
+  options.engine.cache_bytes = gibibytes(options.cache_gib) / 2;
+  options.engine.session.snapshot_bytes =
+      options.engine.cache_bytes / static_cast<std::size_t>(options.engine.parallel);
+  options.engine.cache_disk_bytes = gibibytes(options.disk_gib);
+  Engine engine(model, options.engine);
+  ChatService service(model, engine, std::size_t{64} << 20);
+  server.ready(service);
+  say("ready, {} on {}", options.load.model, model.device());
+  end.wait();
+  say("shutting down");
+  server.stop();
 }
 
 }  // namespace
@@ -98,11 +136,17 @@ void add_serve(CLI::App& app) {
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
   command->add_option("--name", server.served_name, "the model's name in answers")->capture_default_str();
+  command->add_option("--alias", server.aliases, "another name that requests may give the model; '*': any name");
   command->add_option("--api-key", server.access.api_keys, "clients must give this key; may be given several times");
   command->add_option("--api-key-file", options->api_key_file, "file with one key on each line");
   command->add_option("--allow-host", server.access.allowed_hosts, "name under which clients may reach this server");
   command->add_option("--cors-origin", server.access.cors_origins,
                       "web origin that may read answers, e.g. http://localhost:3000");
+  command
+      ->add_option("--keep-alive-seconds", server.keep_alive_seconds,
+                   "silence after which a stream says that it is alive")
+      ->check(CLI::Range(1, 10))
+      ->capture_default_str();
   command->add_flag("--keep-billing-header", server.keep_billing_header,
                     "keep system blocks of Anthropic clients that change with every request");
   EngineOptions& engine = options->engine;

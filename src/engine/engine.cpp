@@ -106,7 +106,7 @@ std::unique_ptr<Stream> Engine::submit(EngineRequest request) {
                   impl_->model.tokenizer().size() - 1);
     }
   }
-  if (length > capacity) throw_error("the prompt has {} tokens, the context is {}", length, capacity);
+  if (length > capacity) throw ContextTooLong(length, capacity);
   const LoadedModel& model = impl_->model;
   Generation generation(model.tokenizer(), model.config().eos_token_ids, request.generation,
                         room_after(length, capacity));

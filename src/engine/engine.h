@@ -15,6 +15,7 @@
 #include "engine/generation.h"
 #include "engine/loaded_model.h"
 #include "session/session.h"
+#include "support/error.h"
 
 namespace lily {
 
@@ -102,6 +103,14 @@ struct EngineStats {
   std::size_t cache_bytes = 0;
   std::size_t cache_entries = 0;
   std::size_t cache_disk_bytes = 0;
+};
+
+/// Thrown by submit() for a prompt that is longer than the context.
+class ContextTooLong : public Error {
+ public:
+  ContextTooLong(std::int64_t prompt, std::int64_t context)
+      : Error(fmt::format("the prompt is too long: {} tokens > {} maximum", prompt, context),
+              "shorten the conversation, or start the server with a larger --ctx") {}
 };
 
 /// Thrown by submit() when the queue is full; retry after a moment.

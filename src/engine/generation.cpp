@@ -15,19 +15,31 @@ Generation::Generation(const Tokenizer& tokenizer, std::span<const std::int32_t>
       decoder_(tokenizer),
       stops_(options.stop),
       end_of_thinking_(tokenizer.added_token("</think>")),
+      tool_call_(tokenizer.added_token("<tool_call>")),
       limit_(options.max_tokens == 0 ? room : std::min(room, options.max_tokens)) {
   if (options.max_tokens < 0) throw_error("max_tokens is {}, expected 0 or more", options.max_tokens);
   LILY_CHECK(room > 0);
-  if (end_of_thinking_) {
-    only_end_of_thinking_.resize(static_cast<std::size_t>(tokenizer.size() + 31) / 32);
-    only_end_of_thinking_[static_cast<std::size_t>(*end_of_thinking_) / 32] |= 1U << (*end_of_thinking_ % 32);
+  if (end_of_thinking_ && options_.in_thinking) prepare_thinking_masks();
+}
+
+void Generation::prepare_thinking_masks() {
+  const std::size_t words = static_cast<std::size_t>(tokenizer_.size() + 31) / 32;
+  const auto bit = [](std::int32_t token) { return 1U << (token % 32); };
+  const auto word = [](std::int32_t token) { return static_cast<std::size_t>(token) / 32; };
+  only_end_of_thinking_.assign(words, 0);
+  only_end_of_thinking_[word(*end_of_thinking_)] |= bit(*end_of_thinking_);
+  if (!options_.constraint) return;
+  // A reply that ends, or calls a tool, without closing its thoughts would escape the constraint.
+  until_end_of_thinking_.assign(words, ~0U);
+  for (std::int32_t token = 0; token < tokenizer_.size(); ++token) {
+    if (tokenizer_.is_added(token) && token != end_of_thinking_) until_end_of_thinking_[word(token)] &= ~bit(token);
   }
 }
 
 std::span<const std::uint32_t> Generation::allowed() {
   if (options_.in_thinking) {
     const bool spent = options_.thinking_budget >= 0 && count_ >= options_.thinking_budget;
-    return spent ? std::span<const std::uint32_t>(only_end_of_thinking_) : std::span<const std::uint32_t>();
+    return spent ? only_end_of_thinking_ : until_end_of_thinking_;
   }
   return options_.constraint ? options_.constraint->allowed() : std::span<const std::uint32_t>();
 }
@@ -39,7 +51,9 @@ GeneratedToken Generation::next(std::span<const float> logits) {
   sampler_.accept(token);
   if (options_.constraint && !options_.in_thinking) options_.constraint->accept(token);
   ++count_;
-  const bool ends = !options_.ignore_eos && std::find(eos_.begin(), eos_.end(), token) != eos_.end();
+  // A grammar that is satisfied has nothing to say after its end.
+  const bool may_end = !options_.ignore_eos || options_.constraint;
+  const bool ends = may_end && std::find(eos_.begin(), eos_.end(), token) != eos_.end();
   if (!ends) add_text(token, result);
   if (ends) {
     result.is_end = true;
@@ -57,7 +71,8 @@ void Generation::add_text(std::int32_t token, GeneratedToken& result) {
     const std::string held = decoder_.finish();
     result.text = options_.in_thinking ? held : stops_.push(held) + stops_.finish();
     result.control = tokenizer_.bytes(token);
-    if (token == end_of_thinking_) options_.in_thinking = false;
+    // A call may begin in the thoughts; what follows it is no thinking any more, and no budget may cut it.
+    if (token == end_of_thinking_ || token == tool_call_) options_.in_thinking = false;
     return;
   }
   const std::string text = decoder_.push(token);

@@ -23,7 +23,7 @@ struct GenerationOptions {
   std::int64_t max_tokens = 0;         // 0: until the context is full
   std::vector<std::string> stop = {};  // looked for in what follows the thinking
   bool in_thinking = false;            // the prompt ended in <think>
-  bool ignore_eos = false;             // for benchmarks: end tokens do not end the reply
+  bool ignore_eos = false;             // for benchmarks: end tokens do not end a reply without constraint
   int top_logprobs = -1;               // -1: no log-probabilities
   /// Thinking tokens after which "</think>" is forced; -1: no budget.
   std::int64_t thinking_budget = -1;
@@ -59,6 +59,7 @@ class Generation {
 
  private:
   std::span<const std::uint32_t> allowed();
+  void prepare_thinking_masks();
   void add_text(std::int32_t token, GeneratedToken& result);
 
   const Tokenizer& tokenizer_;
@@ -68,8 +69,10 @@ class Generation {
   StreamDecoder decoder_;
   StopMatcher stops_;
   std::optional<std::int32_t> end_of_thinking_;
-  std::vector<std::uint32_t> only_end_of_thinking_;  // the mask that closes the thinking when its budget is spent
-  std::int64_t limit_;                               // tokens after which the reply is cut
+  std::optional<std::int32_t> tool_call_;
+  std::vector<std::uint32_t> only_end_of_thinking_;   // the mask that closes the thinking when its budget is spent
+  std::vector<std::uint32_t> until_end_of_thinking_;  // before a constraint; empty: every token
+  std::int64_t limit_;                                // tokens after which the reply is cut
   std::int64_t count_ = 0;
 };
 

@@ -15,11 +15,11 @@
 namespace lily {
 
 struct LoadOptions {
-  std::string model = "demo";                                // directory, Hugging Face id in the local cache, or "demo"
-  std::string device = "auto";                               // auto, cpu, and what this build has besides
-  int threads = 0;                                           // 0: the cores this process may use
-  std::string activations;                                   // CPU: "float32", "int16", "int8"; empty: its default
-  std::int64_t context = 32768;                              // tokens of a session, for the memory forecast
+  std::string model = "demo";    // directory, Hugging Face id in the local cache, or "demo"
+  std::string device = "auto";   // auto, cpu, and what this build has besides
+  int threads = 0;               // 0: the cores this process may use
+  std::string activations;       // CPU: "float32", "int16", "int8"; empty: its default
+  std::int64_t context = 32768;  // tokens of a session, for the memory forecast
   std::function<void(std::int64_t, std::int64_t)> progress = {};  // layers done, layers
 };
 

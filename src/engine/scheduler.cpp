@@ -47,7 +47,14 @@ bool Scheduler::idle() const {
 
 void Scheduler::start(std::shared_ptr<Job> job) {
   job->queue_seconds = seconds_since(job->submitted);
-  Slot& slot = place(*job, job->cache);
+  Slot* placed = nullptr;
+  try {
+    placed = &place(*job, job->cache);
+  } catch (const std::exception& error) {
+    fail(*job, error);
+    return;
+  }
+  Slot& slot = *placed;
   slot.job = std::move(job);
   slot.last_use = Job::Clock::now();
   const EngineRequest& request = slot.job->request;
@@ -256,11 +263,15 @@ void Scheduler::finish(Slot& slot, FinishReason reason) {
   slot.last_use = Job::Clock::now();
 }
 
-void Scheduler::fail(Slot& slot, const std::exception& error) {
+void Scheduler::fail(const Job& job, const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);
   ++stats_.requests;
   ++stats_.failed;
-  slot.job->events->push(Failed{.message = error.what(), .hint = known != nullptr ? known->hint() : ""});
+  job.events->push(Failed{.message = error.what(), .hint = known != nullptr ? known->hint() : ""});
+}
+
+void Scheduler::fail(Slot& slot, const std::exception& error) {
+  fail(*slot.job, error);
   slot.job = nullptr;
   slot.session->reset();
 }

@@ -47,6 +47,7 @@ class Scheduler {
   void verify(const Slot& slot) const;
   void decode_one_token_each();
   void finish(Slot& slot, FinishReason reason);
+  void fail(const Job& job, const std::exception& error);
   void fail(Slot& slot, const std::exception& error);
   void remember(Session& session);
 

@@ -16,6 +16,8 @@ namespace {
 
 using Mask = std::vector<std::uint32_t>;
 
+constexpr int kMostSpaces = 16;  // in a row, between JSON's tokens: without a limit a reply can be spaces to the end
+
 void allow(Mask& mask, std::int32_t token) {
   mask[static_cast<std::size_t>(token) / 32] |= 1U << (token % 32);
 }
@@ -39,7 +41,9 @@ class JsonConstraint final : public TokenConstraint {
                                                   : std::span<const std::uint32_t>();
   }
 
-  void accept(std::int32_t token) override { LILY_CHECK(matcher_.AcceptToken(token)); }
+  void accept(std::int32_t token) override {
+    if (!matcher_.AcceptToken(token)) throw_error("the grammar refused token {}, which it had allowed", token);
+  }
 
  private:
   xgrammar::GrammarMatcher matcher_;
@@ -120,6 +124,50 @@ class ToolCallConstraint final : public TokenConstraint {
   Mask mask_;
 };
 
+/// JSON, or else calls: the first token decides. What follows <tool_call> is free.
+class JsonOrCallConstraint final : public TokenConstraint {
+ public:
+  JsonOrCallConstraint(std::shared_ptr<TokenConstraint> json, std::int32_t call)
+      : json_(std::move(json)), call_(call) {}
+
+  std::span<const std::uint32_t> allowed() override {
+    if (json_ == nullptr) return {};
+    const std::span<const std::uint32_t> json = json_->allowed();
+    if (begun_ || json.empty()) return json;
+    mask_.assign(json.begin(), json.end());
+    allow(mask_, call_);
+    return mask_;
+  }
+  void accept(std::int32_t token) override {
+    if (!begun_ && token == call_) json_ = nullptr;
+    begun_ = true;
+    if (json_ != nullptr) json_->accept(token);
+  }
+
+ private:
+  std::shared_ptr<TokenConstraint> json_;  // none: there are calls
+  std::int32_t call_;
+  bool begun_ = false;
+  Mask mask_;
+};
+
+class OneCallConstraint final : public TokenConstraint {
+ public:
+  OneCallConstraint(const CallTokens& tokens, std::size_t words) : call_end_(tokens.call_end), only_end_(words) {
+    for (const std::int32_t token : tokens.eos) allow(only_end_, token);
+  }
+
+  std::span<const std::uint32_t> allowed() override {
+    return called_ ? std::span<const std::uint32_t>(only_end_) : std::span<const std::uint32_t>();
+  }
+  void accept(std::int32_t token) override { called_ = called_ || token == call_end_; }
+
+ private:
+  std::int32_t call_end_;
+  Mask only_end_;
+  bool called_ = false;
+};
+
 std::int32_t control_token(const Tokenizer& tokenizer, const char* spelling) {
   const auto token = tokenizer.added_token(spelling);
   if (!token) throw_error("the tokenizer has no token {}, which forced tool calls need", spelling);
@@ -169,12 +217,20 @@ struct GrammarCompiler::Impl {
   xgrammar::GrammarCompiler& compiler() {
     if (!json) {
       constexpr int kThreads = 2;
-      json = std::make_unique<xgrammar::GrammarCompiler>(tokenizer_info(tokenizer, eos), kThreads);
+      constexpr std::int64_t kCacheBytes = std::int64_t{64} << 20;
+      json = std::make_unique<xgrammar::GrammarCompiler>(tokenizer_info(tokenizer, eos), kThreads, true, kCacheBytes);
     }
     return *json;
   }
-  std::shared_ptr<TokenConstraint> constraint(const xgrammar::CompiledGrammar& grammar) const {
-    return std::make_shared<JsonConstraint>(grammar, static_cast<std::size_t>(tokenizer.size() + 31) / 32);
+  std::size_t mask_words() const { return static_cast<std::size_t>(tokenizer.size() + 31) / 32; }
+  std::shared_ptr<TokenConstraint> constraint(const xgrammar::CompiledGrammar& grammar, bool or_calls) const {
+    std::shared_ptr<TokenConstraint> only_json = std::make_shared<JsonConstraint>(grammar, mask_words());
+    if (!or_calls) return only_json;
+    return std::make_shared<JsonOrCallConstraint>(std::move(only_json), control_token(tokenizer, "<tool_call>"));
+  }
+  const CallTokens& call_tokens_once() {
+    if (!calls) calls = std::make_unique<CallTokens>(call_tokens(tokenizer, eos));
+    return *calls;
   }
 
   const Tokenizer& tokenizer;
@@ -189,28 +245,33 @@ GrammarCompiler::GrammarCompiler(const Tokenizer& tokenizer, std::span<const std
 
 GrammarCompiler::~GrammarCompiler() = default;
 
-std::shared_ptr<TokenConstraint> GrammarCompiler::json_object() {
+std::shared_ptr<TokenConstraint> GrammarCompiler::json_object(bool or_calls) {
   const std::lock_guard lock(impl_->mutex);
   return impl_->constraint(
-      impl_->compiler().CompileJSONSchema(R"({"type": "object"})", /*any_whitespace=*/true, {}, {}, false));
+      impl_->compiler().CompileJSONSchema(R"({"type": "object"})", true, {}, {}, false, kMostSpaces), or_calls);
 }
 
-std::shared_ptr<TokenConstraint> GrammarCompiler::json_schema(const std::string& schema) {
+std::shared_ptr<TokenConstraint> GrammarCompiler::json_schema(const std::string& schema, bool or_calls) {
   const std::lock_guard lock(impl_->mutex);
   try {
-    return impl_->constraint(impl_->compiler().CompileJSONSchema(schema));
+    return impl_->constraint(impl_->compiler().CompileJSONSchema(schema, true, {}, {}, true, kMostSpaces), or_calls);
   } catch (const std::exception& error) {
     throw Error(fmt::format("the JSON schema cannot be enforced: {}", error.what()));
   }
 }
 
+std::shared_ptr<TokenConstraint> GrammarCompiler::one_call_at_most() {
+  const std::lock_guard lock(impl_->mutex);
+  return std::make_shared<OneCallConstraint>(impl_->call_tokens_once(), impl_->mask_words());
+}
+
 std::shared_ptr<TokenConstraint> GrammarCompiler::tool_calls(std::span<const ToolDefinition> tools, bool parallel) {
   const std::lock_guard lock(impl_->mutex);
-  if (!impl_->calls) impl_->calls = std::make_unique<CallTokens>(call_tokens(impl_->tokenizer, impl_->eos));
+  const CallTokens& tokens = impl_->call_tokens_once();
   std::vector<std::vector<std::int32_t>> headers;
   for (const ToolDefinition& tool : tools)
     headers.push_back(impl_->tokenizer.encode_text("\n<function=" + tool.name + ">\n"));
-  return std::make_shared<ToolCallConstraint>(*impl_->calls, std::move(headers), single_token(impl_->tokenizer, "\n"),
+  return std::make_shared<ToolCallConstraint>(tokens, std::move(headers), single_token(impl_->tokenizer, "\n"),
                                               parallel);
 }
 

@@ -18,10 +18,12 @@ class GrammarCompiler {
   GrammarCompiler(const Tokenizer& tokenizer, std::span<const std::int32_t> eos);
   ~GrammarCompiler();
 
-  /// Any JSON object.
-  std::shared_ptr<TokenConstraint> json_object();
+  /// Any JSON object. `or_calls`: or else calls in the model's own format.
+  std::shared_ptr<TokenConstraint> json_object(bool or_calls = false);
   /// JSON that a schema accepts. Throws Error that names the keyword for schemas that are invalid or not supported.
-  std::shared_ptr<TokenConstraint> json_schema(const std::string& schema);
+  std::shared_ptr<TokenConstraint> json_schema(const std::string& schema, bool or_calls = false);
+  /// Any text; a call ends the reply.
+  std::shared_ptr<TokenConstraint> one_call_at_most();
   /// At least one call of one of `tools` in the model's own format, and nothing else; `parallel`: more may follow.
   std::shared_ptr<TokenConstraint> tool_calls(std::span<const ToolDefinition> tools, bool parallel);
 

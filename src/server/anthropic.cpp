@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "server/json_depth.h"
 #include "server/json_fields.h"
 #include "text/chat_format_json.h"
 
@@ -77,6 +78,7 @@ ChatMessage read_assistant_blocks(const Json& content, const std::string& where)
     const std::string type = block.text("type").value_or("");
     if (type == "tool_use") {
       const Json* input = block.find("input");
+      if (input != nullptr && !input->is_object()) block.fail("input", "expected an object");
       calls.push_back({.id = block.text("id").value_or(""),
                        .name = block.text("name").value_or(""),
                        .arguments = input == nullptr ? "{}" : input->dump()});
@@ -122,6 +124,7 @@ std::vector<ToolDefinition> read_tools(const JsonFields& body) {
   Json openai = Json::array();
   for (std::size_t i = 0; i < tools->size(); ++i) {
     const JsonFields tool((*tools)[i], fmt::format("tools[{}]", i));
+    if (!tool.text("name")) tool.fail("name", "is missing");
     if (!tool.has("input_schema"))
       tool.fail("input_schema", "is missing; tools that run on a server are not supported");
     Json function = {{"name", tool.text("name").value_or("")}};
@@ -286,8 +289,11 @@ Json AnthropicWriter::whole(const Finished& finished, const ChatReply& reply) co
   }
   if (const std::string text = said.text(); !text.empty()) content.push_back({{"type", "text"}, {"text", text}});
   for (const ToolCall& call : said.tool_calls) {
-    Json input = Json::parse(call.arguments, nullptr, /*allow_exceptions=*/false);
-    if (input.is_discarded()) input = Json::object();
+    Json input = Json::object();
+    if (json_depth(call.arguments) <= kDeepestJson) {
+      input = Json::parse(call.arguments, nullptr, /*allow_exceptions=*/false);
+      if (!input.is_object()) input = Json::object();
+    }
     content.push_back({{"type", "tool_use"}, {"id", call.id}, {"name", call.name}, {"input", std::move(input)}});
   }
   return {{"id", id_},

@@ -26,10 +26,12 @@ class MessageEvents final : public EventSource {
       done_ = step->finished.has_value();
       return writer_.events(*step, *reply_);
     } catch (const Error& error) {
-      done_ = true;
-      const Json json = {{"type", "error"}, {"error", {{"type", "api_error"}, {"message", error.what()}}}};
-      return "event: error\n" + server_sent_event(json);
+      return fail(ApiError({.status = 500}, error.what()));
     }
+  }
+  std::string fail(const ApiError& error) override {
+    done_ = true;
+    return "event: error\n" + server_sent_event(error.anthropic_json());
   }
   bool done() const override { return done_; }
 

@@ -24,6 +24,9 @@ class ApiError : public Error {
   int status() const { return kind_.status; }
   const std::string& type() const { return kind_.type; }
 
+  /// In Anthropic's words, whose types depend on the status alone.
+  nlohmann::ordered_json anthropic_json() const;
+
   nlohmann::ordered_json json() const {
     const auto or_null = [](const std::string& text) {
       return text.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(text);
@@ -36,6 +39,31 @@ class ApiError : public Error {
   Kind kind_;
   std::string param_;
 };
+
+inline nlohmann::ordered_json ApiError::anthropic_json() const {
+  const auto type = [](int status) {
+    switch (status) {
+      case 401:
+        return "authentication_error";
+      case 403:
+        return "permission_error";
+      case 404:
+        return "not_found_error";
+      case 413:
+        return "request_too_large";
+      case 503:
+        return "overloaded_error";
+      default:
+        return status < 500 ? "invalid_request_error" : "api_error";
+    }
+  };
+  return {{"type", "error"}, {"error", {{"type", type(kind_.status)}, {"message", what()}}}};
+}
+
+/// 503, worth another try.
+inline ApiError overloaded(const std::string& message) {
+  return ApiError({.status = 503, .type = "server_error", .code = "overloaded"}, message);
+}
 
 /// 400 about one field of the request.
 inline ApiError bad_field(const std::string& param, const std::string& message) {

@@ -25,11 +25,14 @@ class ChatEvents final : public EventSource {
       for (const auto& chunk : writer_.chunks(*step, *reply_)) text += server_sent_event(chunk);
       done_ = step->finished.has_value();
     } catch (const Error& error) {
-      text = server_sent_event(ApiError({.status = 500, .type = "server_error"}, error.what()).json());
-      done_ = true;
+      return fail(ApiError({.status = 500, .type = "server_error"}, error.what()));
     }
     if (done_) text += "data: [DONE]\n\n";
     return text;
+  }
+  std::string fail(const ApiError& error) override {
+    done_ = true;
+    return server_sent_event(error.json()) + "data: [DONE]\n\n";
   }
   bool done() const override { return done_; }
 
@@ -45,6 +48,7 @@ class ChatEvents final : public EventSource {
 void add_chat_routes(HttpServer& server) {
   server.post("/v1/chat/completions", [&server](ChatService& service, const HttpServer::Json& body,
                                                 const httplib::Request& request, httplib::Response& response) {
+    server.require_model(body);
     OpenAiChatRequest wanted = parse_openai_chat(body);
     OpenAiChatWriter writer(wanted, service.model(), server.options().served_name);
     const bool streamed = wanted.stream;

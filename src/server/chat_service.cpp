@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sampling/grammar.h"
+#include "server/api_error.h"
 #include "support/error.h"
 
 namespace lily {
@@ -16,14 +17,15 @@ std::vector<ToolDefinition> usable_tools(const ChatRequest& request) {
     case ToolChoice::Kind::kAuto:
       return request.tools;
     case ToolChoice::Kind::kRequired:
-      if (request.tools.empty()) throw Error("tool_choice is 'required', but there are no tools", "give tools");
+      if (request.tools.empty()) throw bad_field("tool_choice", "is 'required', but there are no tools");
       return request.tools;
     case ToolChoice::Kind::kNamed:
       break;
   }
   const auto named = [&](const ToolDefinition& tool) { return tool.name == request.tool_choice.name; };
   if (std::none_of(request.tools.begin(), request.tools.end(), named)) {
-    throw_error("tool_choice names the function '{}', which is not among the tools", request.tool_choice.name);
+    throw bad_field("tool_choice",
+                    "names the function '" + request.tool_choice.name + "', which is not among the tools");
   }
   return request.tools;
 }
@@ -36,13 +38,14 @@ std::shared_ptr<TokenConstraint> constraint_of(const ChatRequest& request, Gramm
                                     [&](const ToolDefinition& tool) { return tool.name == choice.name; });
     return grammar.tool_calls(std::span(&*named, 1), false);
   }
+  const bool may_call = !request.tools.empty();
   switch (request.response_format.kind) {
     case ResponseFormat::Kind::kText:
-      return nullptr;
+      return may_call && !choice.parallel ? grammar.one_call_at_most() : nullptr;
     case ResponseFormat::Kind::kJsonObject:
-      return grammar.json_object();
+      return grammar.json_object(may_call);
     case ResponseFormat::Kind::kJsonSchema:
-      return grammar.json_schema(request.response_format.schema);
+      return grammar.json_schema(request.response_format.schema, may_call);
   }
   return nullptr;
 }
@@ -66,6 +69,7 @@ std::optional<ReplyStep> ChatReply::next(std::chrono::milliseconds timeout) {
   ReplyStep step;
   if (auto* token = std::get_if<GeneratedToken>(&*event)) {
     step.token = std::move(token->sampled);
+    step.is_end = token->is_end;
     step.in_reasoning = parser_.in_reasoning();
     if (!token->text.empty()) take(parser_.push(token->text, false), step);
     if (!token->control.empty()) take(parser_.push(token->control, true), step);
@@ -75,7 +79,8 @@ std::optional<ReplyStep> ChatReply::next(std::chrono::milliseconds timeout) {
     throw Error(failed->message, failed->hint);
   } else if (auto* finished = std::get_if<Finished>(&*event)) {
     take(parser_.finish(), step);
-    if (finished->reason != FinishReason::kCancelled) remember(*finished);
+    // With a stop string the tokens say more than the client has got.
+    if (finished->reason != FinishReason::kCancelled && !finished->matched_stop) remember(*finished);
     step.finished = std::move(*finished);
   }
   return step;
@@ -106,7 +111,7 @@ ChatService::Prompt ChatService::encode(ChatRequest& request) {
   memory_.recall(request.messages);
   request.tools = usable_tools(request);
   const RenderedChat chat = render_chat(request.messages, request.tools, request.format);
-  if (chat.has_media) throw Error("images and videos are not supported by this server", "send text only");
+  if (chat.has_media) throw ApiError({}, "images and videos are not supported by this server; send text only");
   // Other requests will fork at these places, each followed by a control token: encoding part by part changes nothing.
   std::vector<std::size_t> cuts{chat.system_end, chat.last_query_begin, chat.last_query_end, chat.reply_begin};
   std::sort(cuts.begin(), cuts.end());

@@ -19,6 +19,7 @@ namespace lily {
 struct ReplyStep {
   std::vector<ReplyEvent> events;
   std::optional<Sampled> token;  // the token of this step; none for progress and the end
+  bool is_end = false;           // the token ended the reply and is no part of it
   bool in_reasoning = false;     // the token belongs to the thinking
   std::optional<PrefillProgress> progress;
   std::optional<Finished> finished;  // the last step has this

@@ -29,7 +29,24 @@ bool is_peer(int descriptor, const std::string& address, int port) {
   return address == host.data() && std::to_string(port) == service.data();
 }
 
+/// Whether it is a connection to `port` of this process.
+bool is_connection_to(int descriptor, int port) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  if (::getpeername(descriptor, reinterpret_cast<sockaddr*>(&address), &length) != 0) return false;
+  length = sizeof(address);
+  if (::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &length) != 0) return false;
+  if (address.ss_family == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port) == port;
+  return address.ss_family == AF_INET6 && ntohs(reinterpret_cast<const sockaddr_in6&>(address).sin6_port) == port;
+}
+
 }  // namespace
+
+void cut_connections(int port) {
+  for (int descriptor = 3; descriptor < kMostDescriptors; ++descriptor) {
+    if (is_connection_to(descriptor, port)) ::shutdown(descriptor, SHUT_RDWR);
+  }
+}
 
 ClientSocket::ClientSocket(const std::string& remote_address, int remote_port) {
   for (int descriptor = 3; descriptor < kMostDescriptors; ++descriptor) {

@@ -16,4 +16,7 @@ class ClientSocket {
   int descriptor_ = -1;
 };
 
+/// Shuts down every connection of this process that was accepted on `port`.
+void cut_connections(int port);
+
 }  // namespace lily

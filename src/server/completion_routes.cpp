@@ -56,11 +56,14 @@ class CompletionEvents final : public EventSource {
         text += server_sent_event(usage);
       }
     } catch (const ApiError& error) {
-      text = server_sent_event(error.json());
-      done_ = true;
+      return fail(error);
     }
     if (done_) text += "data: [DONE]\n\n";
     return text;
+  }
+  std::string fail(const ApiError& error) override {
+    done_ = true;
+    return server_sent_event(error.json()) + "data: [DONE]\n\n";
   }
   bool done() const override { return done_; }
 
@@ -108,6 +111,7 @@ std::optional<Json> complete_all(ChatService& service, std::vector<OpenAiComplet
 void add_completion_routes(HttpServer& server) {
   server.post("/v1/completions", [&server](ChatService& service, const Json& body, const httplib::Request& request,
                                            httplib::Response& response) {
+    server.require_model(body);
     std::vector<OpenAiCompletionRequest> wanted = parse_openai_completions(body, service.model());
     Json head = envelope("cmpl-" + random_call_id().substr(5), server.options().served_name);
     if (wanted.front().stream) {

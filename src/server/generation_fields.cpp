@@ -30,15 +30,17 @@ void set(T& target, const std::optional<U>& value) {
 
 }  // namespace
 
+void read_effort(const JsonFields& fields, const char* name, ChatOptions& options) {
+  const auto effort = fields.text(name);
+  if (!effort) return;
+  const bool known = *effort == "low" || *effort == "medium" || *effort == "high" || *effort == "xhigh";
+  const bool off = *effort == "none" || *effort == "minimal";
+  if (!known && !off) fields.fail(name, "is '" + *effort + "', expected none, minimal, low, medium, high or xhigh");
+  options.enable_thinking = !off;
+}
+
 void read_thinking(const JsonFields& body, ChatOptions& options) {
-  if (const auto effort = body.text("reasoning_effort")) {
-    const bool known = *effort == "low" || *effort == "medium" || *effort == "high" || *effort == "xhigh";
-    const bool off = *effort == "none" || *effort == "minimal";
-    if (!known && !off) {
-      body.fail("reasoning_effort", "is '" + *effort + "', expected none, minimal, low, medium, high or xhigh");
-    }
-    options.enable_thinking = !off;
-  }
+  read_effort(body, "reasoning_effort", options);
   set(options.enable_thinking, body.boolean("enable_thinking"));
   if (const auto template_fields = body.object("chat_template_kwargs")) {
     set(options.enable_thinking, template_fields->boolean("enable_thinking"));

@@ -11,6 +11,9 @@ namespace lily {
 /// ("none" and "minimal": off).
 void read_thinking(const JsonFields& body, ChatOptions& options);
 
+/// One field with OpenAI's words for how much to think; all but two of them say: think.
+void read_effort(const JsonFields& fields, const char* name, ChatOptions& options);
+
 /// Everything of GenerationOptions that a request can set; what is absent has the model card's defaults for the
 /// thinking mode.
 GenerationOptions read_generation(const JsonFields& body, bool thinking);

@@ -3,44 +3,65 @@
 #include <httplib.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "server/api_error.h"
 #include "server/client_socket.h"
+#include "server/json_depth.h"
 
 namespace lily {
 namespace {
 
-constexpr int kDeepestJson = 128;
-constexpr std::chrono::milliseconds kPoll{100};  // how soon a client that went away is noticed
-
-ApiError overloaded(const std::string& message) {
-  return ApiError({.status = 503, .type = "server_error", .code = "overloaded"}, message);
-}
+constexpr std::chrono::milliseconds kPoll{100};    // how soon a client that went away is noticed
+constexpr std::chrono::milliseconds kDrain{1500};  // for open requests to end by themselves
 
 /// What went wrong, as an API error. Errors of ours are the request's fault, anything else is the server's.
 ApiError api_error(const std::exception& error) {
   if (const auto* known = dynamic_cast<const ApiError*>(&error)) return *known;
   if (dynamic_cast<const QueueFull*>(&error) != nullptr)
     return overloaded("too many requests are waiting; try again soon");
+  if (const auto* known = dynamic_cast<const ContextTooLong*>(&error))
+    return ApiError({.code = "context_length_exceeded"}, fmt::format("{} ({})", known->what(), known->hint()),
+                    "messages");
   if (const auto* known = dynamic_cast<const Error*>(&error)) {
     return ApiError({}, known->hint().empty() ? known->what() : fmt::format("{} ({})", known->what(), known->hint()));
   }
   return ApiError({.status = 500, .type = "server_error"}, error.what());
 }
 
+ApiError too_large_body(std::size_t most) {
+  return ApiError({.status = 413}, fmt::format("the request body is larger than {} bytes", most));
+}
+
 nlohmann::ordered_json parse_body(const std::string& body) {
   using Json = nlohmann::ordered_json;
-  const auto check_depth = [](int depth, Json::parse_event_t, Json&) {
-    if (depth > kDeepestJson)
-      throw ApiError({}, fmt::format("the request body is nested deeper than {} levels", kDeepestJson));
-    return true;
-  };
+  if (json_depth(body) > kDeepestJson)
+    throw ApiError({}, fmt::format("the request body is nested deeper than {} levels", kDeepestJson));
   try {
-    return Json::parse(body, check_depth);
+    return Json::parse(body);
   } catch (const Json::exception& error) {
     throw ApiError({}, fmt::format("the request body is not valid JSON: {}", error.what()));
   }
+}
+
+/// The whole body, or nothing when there is none to be had; the response then says why. Chunked and compressed bodies
+/// count by what comes out.
+std::optional<std::string> read_body(const httplib::Request& request, const httplib::ContentReader& reader,
+                                     std::size_t most) {
+  if (request.is_multipart_form_data()) {
+    throw ApiError({.status = 415}, "the request body is a form, expected JSON");
+  }
+  std::string body;
+  bool too_large = false;
+  const bool whole = reader([&](const char* data, std::size_t length) {
+    too_large = length > most - body.size();
+    if (!too_large) body.append(data, length);
+    return !too_large;
+  });
+  if (too_large) throw too_large_body(most);
+  if (!whole) return {};
+  return body;
 }
 
 /// Reuses an address whose connections are closing, but never shares a port with a living server.
@@ -76,15 +97,30 @@ HttpServer::HttpServer(const ServerOptions& options) : options_(options), server
   }
 }
 
-HttpServer::~HttpServer() = default;
+HttpServer::~HttpServer() {
+  stop();
+}
 
-void HttpServer::run() {
-  if (!stopping_) server_->listen_after_bind();
+void HttpServer::start() {
+  thread_ = std::thread([this] {
+    server_->listen_after_bind();
+    ended_ = true;
+  });
 }
 
 void HttpServer::stop() {
+  using std::chrono::steady_clock;
   stopping_ = true;
-  server_->stop();
+  if (!thread_.joinable()) return;
+  const auto begin = steady_clock::now();
+  while (!ended_) {
+    const auto waited = steady_clock::now() - begin;
+    // The library ends streams in the middle, so it has to wait; and it waits for idle connections, so they are cut.
+    if (in_flight_ == 0 || waited > kDrain) server_->stop();
+    if (waited > 2 * kDrain || in_flight_ == 0) cut_connections(port_);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  thread_.join();
 }
 
 void HttpServer::ready(ChatService& service) {
@@ -109,17 +145,26 @@ void HttpServer::add_common_handlers() {
           fail(request, response, std::runtime_error("unknown error"));
         }
       });
-  server_->set_error_handler([](const httplib::Request& request, httplib::Response& response) {
+  server_->set_error_handler([this](const httplib::Request& request, httplib::Response& response) {
     if (!response.body.empty()) return;
     std::string message = fmt::format("{} {} is not served here", request.method, request.path);
-    if (response.status == 413) message = "the request body is too large";
-    if (response.status == 400) message = "the request is not valid HTTP";
-    send(response, ApiError({.status = response.status}, message).json(), response.status);
+    int status = response.status;
+    if (status == 413) message = "the request body is too large";
+    if (status == 414) message = "the request's address is too long";
+    if (status == 400) message = "the request is not valid HTTP";
+    if (const auto known = methods_.find(request.path); status == 404 && known != methods_.end()) {
+      status = 405;
+      message = fmt::format("{} is served for {} only", request.path, known->second);
+      response.set_header("Allow", known->second);
+    }
+    if (status != 404 && status != 405) response.set_header("Connection", "close");  // what follows is no request
+    send_error(request, response, ApiError({.status = status}, message));
   });
   server_->Options(".*", [this](const httplib::Request& request, httplib::Response& response) {
     if (!admit(request, response)) return;
     response.set_header("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
-    response.set_header("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key, Anthropic-Version");
+    const std::string wanted = request.get_header_value("Access-Control-Request-Headers");
+    response.set_header("Access-Control-Allow-Headers", wanted.empty() ? "Authorization, Content-Type" : wanted);
     response.set_header("Access-Control-Max-Age", "86400");
     response.status = 204;
   });
@@ -130,35 +175,37 @@ bool HttpServer::admit(const httplib::Request& request, httplib::Response& respo
   const AccessRules& rules = options_.access;
   const std::string host = request.get_header_value("Host");
   const std::string origin = request.get_header_value("Origin");
-  const auto refuse = [&](int status, const char* type, const std::string& message) {
-    send(response, ApiError({.status = status, .type = type}, message).json(), status);
+  const auto refuse = [&](int status, const char* code, const std::string& message) {
+    send_error(request, response, ApiError({.status = status, .code = code}, message));
     return false;
   };
   if (!host_is_allowed(rules, host)) {
-    return refuse(403, "permission_error", "the host '" + host + "' is not allowed; add it with --allow-host");
+    return refuse(403, "host_not_allowed", "the host '" + host + "' is not allowed; add it with --allow-host");
   }
   if (!origin_is_allowed(rules, origin, host)) {
-    return refuse(403, "permission_error", "the origin '" + origin + "' is not allowed; add it with --cors-origin");
+    return refuse(403, "origin_not_allowed", "the origin '" + origin + "' is not allowed; add it with --cors-origin");
   }
   if (is_cors_origin(rules, origin)) {
     response.set_header("Access-Control-Allow-Origin", origin);
     response.set_header("Vary", "Origin");
   }
-  const bool open = request.method == "OPTIONS" || request.path == "/health" || request.path == "/";
+  const bool open = request.method == "OPTIONS" || public_paths_.contains(request.path);
   if (!open && !key_is_right(rules, request.get_header_value("Authorization"), request.get_header_value("X-Api-Key"))) {
-    return refuse(401, "authentication_error", "the API key is missing or wrong");
+    return refuse(401, "invalid_api_key", "the API key is missing or wrong");
   }
   return true;
 }
 
 void HttpServer::fail(const httplib::Request& request, httplib::Response& response, const std::exception& error) const {
-  const ApiError known = api_error(error);
-  if (known.status() == 503) response.set_header("Retry-After", "1");
-  if (request.path.starts_with("/v1/messages")) {
-    send(response, {{"type", "error"}, {"error", {{"type", known.type()}, {"message", known.what()}}}}, known.status());
-  } else {
-    send(response, known.json(), known.status());
-  }
+  send_error(request, response, api_error(error));
+}
+
+void HttpServer::send_error(const httplib::Request& request, httplib::Response& response, const ApiError& error) {
+  if (error.status() == 503) response.set_header("Retry-After", "1");
+  // The rest of the body was not read: the connection cannot serve another request.
+  if (error.status() == 413 || error.status() == 415) response.set_header("Connection", "close");
+  const bool anthropic = request.path.starts_with("/v1/messages");
+  send(response, anthropic ? error.anthropic_json() : error.json(), error.status());
 }
 
 void HttpServer::send(httplib::Response& response, const Json& json, int status) {
@@ -167,19 +214,23 @@ void HttpServer::send(httplib::Response& response, const Json& json, int status)
 }
 
 void HttpServer::post(const std::string& path, JsonHandler handler) {
-  server_->Post(path,
-                [this, handler = std::move(handler)](const httplib::Request& request, httplib::Response& response) {
-                  if (!admit(request, response)) return;
-                  try {
-                    ChatService& chat = service();
-                    handler(chat, parse_body(request.body), request, response);
-                  } catch (const std::exception& error) {
-                    fail(request, response, error);
-                  }
-                });
+  methods_[path] = "POST";
+  server_->Post(path, [this, handler = std::move(handler)](const httplib::Request& request, httplib::Response& response,
+                                                           const httplib::ContentReader& reader) {
+    const InFlight counted(in_flight_);
+    try {
+      // Read even if the request is refused: what is left of it would pass for the next request.
+      const std::optional<std::string> body = read_body(request, reader, options_.max_body_bytes);
+      if (!body || !admit(request, response)) return;
+      handler(service(), parse_body(*body), request, response);
+    } catch (const std::exception& error) {
+      fail(request, response, error);
+    }
+  });
 }
 
 void HttpServer::get(const std::string& path, Handler handler) {
+  methods_[path] = "GET";
   server_->Get(path,
                [this, handler = std::move(handler)](const httplib::Request& request, httplib::Response& response) {
                  if (!admit(request, response)) return;
@@ -191,6 +242,14 @@ void HttpServer::get(const std::string& path, Handler handler) {
                });
 }
 
+void HttpServer::get_public(const std::string& path, PublicHandler handler) {
+  methods_[path] = "GET";
+  public_paths_.insert(path);
+  server_->Get(path, [this, handler = std::move(handler)](const httplib::Request& request, httplib::Response& response) {
+    if (admit(request, response)) handler(request, response);
+  });
+}
+
 void HttpServer::stream(const httplib::Request& request, httplib::Response& response,
                         std::unique_ptr<EventSource> source) const {
   const std::chrono::seconds silence(options_.keep_alive_seconds);
@@ -199,8 +258,10 @@ void HttpServer::stream(const httplib::Request& request, httplib::Response& resp
   response.set_chunked_content_provider(
       "text/event-stream", [events = std::shared_ptr<EventSource>(std::move(source)),
                             client = ClientSocket(request.remote_addr, request.remote_port), silence,
+                            counted = std::make_shared<InFlight>(in_flight_), &stopping = stopping_,
                             last = std::chrono::steady_clock::now()](std::size_t, httplib::DataSink& sink) mutable {
         std::string text = events->next(kPoll);
+        if (stopping && !events->done()) text += events->fail(overloaded("the server is shutting down"));
         const auto now = std::chrono::steady_clock::now();
         if (text.empty() && now - last >= silence) text = ": keep-alive\n\n";
         if (client.closed()) return false;
@@ -213,12 +274,27 @@ void HttpServer::stream(const httplib::Request& request, httplib::Response& resp
       });
 }
 
+void HttpServer::require_model(const Json& body) const {
+  const auto found = body.find("model");
+  if (found == body.end() || found->is_null()) return;
+  if (!found->is_string()) throw bad_field("model", "expected a string");
+  const auto name = found->get<std::string>();
+  const auto& aliases = options_.aliases;
+  if (name == options_.served_name || std::find(aliases.begin(), aliases.end(), name) != aliases.end() ||
+      std::find(aliases.begin(), aliases.end(), "*") != aliases.end()) {
+    return;
+  }
+  throw ApiError({.status = 404, .code = "model_not_found"},
+                 fmt::format("there is no model '{}' here, only '{}'", name, options_.served_name), "model");
+}
+
 std::optional<Finished> HttpServer::wait(const httplib::Request& request, ChatReply& reply,
                                          const std::function<void(const ReplyStep&)>& on_step) const {
   const ClientSocket client(request.remote_addr, request.remote_port);
   for (;;) {
     std::optional<ReplyStep> step = reply.next(kPoll);
     if (client.closed()) return {};
+    if (stopping_) throw overloaded("the server is shutting down");
     if (!step) continue;
     on_step(*step);
     if (step->finished) return step->finished;

@@ -5,13 +5,17 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "server/access.h"
+#include "server/api_error.h"
 #include "server/chat_service.h"
 
 namespace httplib {
@@ -22,11 +26,24 @@ struct Response;
 
 namespace lily {
 
+/// Counts a request as long as it lives.
+class InFlight {
+ public:
+  explicit InFlight(std::atomic<int>& count) : count_(count) { ++count_; }
+  InFlight(const InFlight&) = delete;
+  InFlight& operator=(const InFlight&) = delete;
+  ~InFlight() { --count_; }
+
+ private:
+  std::atomic<int>& count_;
+};
+
 struct ServerOptions {
   std::string host = "127.0.0.1";
   int port = 8080;  // 0: any free one
   AccessRules access;
   std::string served_name = "lily";  // the model's name in answers
+  std::vector<std::string> aliases;  // other names that requests may give it; "*": any
   std::size_t max_body_bytes = std::size_t{32} << 20;
   int max_connections = 512;         // each has a thread while it is open
   int keep_alive_seconds = 5;        // silence after which a stream gets a comment
@@ -41,22 +58,24 @@ class EventSource {
   /// The next events ("data: ...\n\n" each), empty after `timeout` without any. done() is true after the last.
   virtual std::string next(std::chrono::milliseconds timeout) = 0;
   virtual bool done() const = 0;
+  /// Ends the stream: the events that say why.
+  virtual std::string fail(const ApiError& error) = 0;
 };
 
 class HttpServer {
  public:
   using Json = nlohmann::ordered_json;
 
-  /// Binds; throws Error when the address cannot be had. Serves from its own threads once run() is called.
+  /// Binds; throws Error when the address cannot be had.
   explicit HttpServer(const ServerOptions& options);
   ~HttpServer();
 
   int port() const { return port_; }
   const ServerOptions& options() const { return options_; }
 
-  /// Serves until stop(). Call from one thread.
-  void run();
-  /// From any thread, also before run(). Open streams end with what they have.
+  /// Serves from now on.
+  void start();
+  /// Refuses new requests, ends open ones with an error, closes all connections, within seconds.
   void stop();
   /// From now on the routes are served. `service` must outlive the server's run.
   void ready(ChatService& service);
@@ -64,18 +83,24 @@ class HttpServer {
   // For the route files.
   using JsonHandler = std::function<void(ChatService&, const Json& body, const httplib::Request&, httplib::Response&)>;
   using Handler = std::function<void(ChatService&, const httplib::Request&, httplib::Response&)>;
+  using PublicHandler = std::function<void(const httplib::Request&, httplib::Response&)>;
   /// A JSON object in; Errors become error objects in the words of `api`.
   void post(const std::string& path, JsonHandler handler);
   void get(const std::string& path, Handler handler);
+  /// Without a key, and before ready() too.
+  void get_public(const std::string& path, PublicHandler handler);
   void stream(const httplib::Request& request, httplib::Response& response, std::unique_ptr<EventSource> source) const;
   /// Waits for the whole reply; gives nothing when the client went away meanwhile.
   std::optional<Finished> wait(const httplib::Request& request, ChatReply& reply,
                                const std::function<void(const ReplyStep&)>& on_step) const;
+  /// 404 when the request names another model; clients may leave it out.
+  void require_model(const Json& body) const;
   static void send(httplib::Response& response, const Json& json, int status = 200);
 
  private:
   void add_common_handlers();
   bool admit(const httplib::Request& request, httplib::Response& response) const;
+  static void send_error(const httplib::Request& request, httplib::Response& response, const ApiError& error);
   void fail(const httplib::Request& request, httplib::Response& response, const std::exception& error) const;
   ChatService& service() const;
 
@@ -83,7 +108,12 @@ class HttpServer {
   std::unique_ptr<httplib::Server> server_;
   int port_ = 0;
   std::atomic<ChatService*> service_ = nullptr;
+  std::map<std::string, std::string> methods_;  // of each path
+  std::set<std::string> public_paths_{"/health"};
+  mutable std::atomic<int> in_flight_ = 0;      // requests that are being answered
   std::atomic<bool> stopping_ = false;
+  std::atomic<bool> ended_ = false;
+  std::thread thread_;
 };
 
 /// /health, /v1/models, /metrics, /tokenize, /detokenize, /apply-template
@@ -94,6 +124,11 @@ void add_chat_routes(HttpServer& server);
 void add_anthropic_routes(HttpServer& server);
 /// /v1/completions
 void add_completion_routes(HttpServer& server);
+/// The web page: / and /web/...
+void add_web_routes(HttpServer& server);
+
+/// /v1/responses
+void add_responses_routes(HttpServer& server);
 
 /// "data: JSON\n\n"
 std::string server_sent_event(const nlohmann::ordered_json& json);

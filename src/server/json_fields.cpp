@@ -1,8 +1,31 @@
 #include "server/json_fields.h"
 
 #include <cmath>
+#include <limits>
 
 namespace lily {
+namespace {
+
+/// Some clients write whole numbers as 1.0.
+bool is_whole(const nlohmann::ordered_json& value) {
+  return value.is_number_integer() ||
+         (value.is_number_float() && std::floor(value.get<double>()) == value.get<double>());
+}
+
+/// Nothing for what is no whole number of 64 bits.
+std::optional<std::int64_t> whole_number(const nlohmann::ordered_json& value) {
+  if (!is_whole(value)) return {};
+  constexpr double kLimit = 9223372036854775808.0;  // 2^63
+  if (value.is_number_float()) {
+    const auto number = value.get<double>();
+    if (!(number >= -kLimit && number < kLimit)) return {};
+    return static_cast<std::int64_t>(number);
+  }
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max()) return {};
+  return value.get<std::int64_t>();
+}
+
+}  // namespace
 
 JsonFields::JsonFields(const Json& object, std::string path) : object_(&object), path_(std::move(path)) {
   if (!object.is_object()) {
@@ -27,13 +50,12 @@ std::optional<bool> JsonFields::boolean(const char* name) const {
 std::optional<std::int64_t> JsonFields::integer(const char* name, std::int64_t least, std::int64_t most) const {
   const Json* value = find(name);
   if (value == nullptr) return {};
-  // Some clients write whole numbers as 1.0.
-  const double number = value->is_number() ? value->get<double>() : std::nan("");
-  if (!(std::floor(number) == number)) wrong_type(name, *value, "an integer");
-  if (number < static_cast<double>(least) || number > static_cast<double>(most)) {
+  const std::optional<std::int64_t> number = whole_number(*value);
+  if (!number && !is_whole(*value)) wrong_type(name, *value, "an integer");
+  if (!number || *number < least || *number > most) {
     fail(name, fmt::format("is {}, expected {} to {}", value->dump(), least, most));
   }
-  return value->is_number_float() ? static_cast<std::int64_t>(number) : value->get<std::int64_t>();
+  return number;
 }
 
 std::optional<float> JsonFields::number(const char* name, double least, double most) const {

@@ -84,9 +84,13 @@ OpenAiChatRequest parse_openai_chat(const Json& json) {
   refuse_unsupported(body);
   const Json* messages = body.find("messages");
   if (messages == nullptr) body.fail("messages", "is missing");
+  if (messages->is_array() && messages->empty()) body.fail("messages", "is empty");
   request.chat.messages = named("messages", [&] { return chat_messages_from_json(*messages); });
   if (const Json* tools = body.find("tools")) {
     request.chat.tools = named("tools", [&] { return tools_from_json(*tools); });
+    for (const ToolDefinition& tool : request.chat.tools) {
+      if (tool.name.empty()) body.fail("tools", "has one without a function's name; only functions are supported");
+    }
   }
   request.chat.tool_choice = read_tool_choice(body);
   request.chat.response_format = read_response_format(body);
@@ -139,7 +143,7 @@ void OpenAiChatWriter::count(const ReplyStep& step) {
   if (!step.token) return;
   if (step.in_reasoning) {
     ++reasoning_tokens_;
-  } else if (logprobs_) {
+  } else if (logprobs_ && !step.is_end) {
     pending_logprobs_.push_back(token_logprob(*step.token, model_.tokenizer()));
   }
 }

@@ -4,11 +4,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "server/json_depth.h"
+
 namespace lily {
 namespace {
 
 /// Arguments without what re-serialising changes: order of keys, white space, spelling of numbers.
 std::string canonical_arguments(const std::string& arguments) {
+  if (json_depth(arguments) > kDeepestJson) return arguments;
   const auto parsed = nlohmann::json::parse(arguments, nullptr, /*allow_exceptions=*/false);
   return parsed.is_discarded() ? arguments : parsed.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

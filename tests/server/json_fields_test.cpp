@@ -1,0 +1,96 @@
+// Fields of a request: types, ranges, null, and errors that name the field; and how deep JSON text is.
+#include "server/json_fields.h"
+
+#include <gtest/gtest.h>
+
+#include "server/json_depth.h"
+
+namespace lily {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string error_of(const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const ApiError& error) {
+    EXPECT_EQ(error.status(), 400);
+    return error.json()["error"]["param"].is_string() ? error.json()["error"]["param"].get<std::string>() : "";
+  }
+  return "no error";
+}
+
+TEST(JsonFields, AbsentAndNullAreTheSame) {
+  const Json json = {{"a", nullptr}};
+  const JsonFields fields(json);
+  for (const char* name : {"a", "b"}) {
+    EXPECT_FALSE(fields.has(name));
+    EXPECT_FALSE(fields.boolean(name));
+    EXPECT_FALSE(fields.integer(name, 0, 1));
+    EXPECT_FALSE(fields.number(name, 0, 1));
+    EXPECT_FALSE(fields.text(name));
+    EXPECT_FALSE(fields.object(name));
+    EXPECT_TRUE(fields.texts(name, 1).empty());
+  }
+}
+
+TEST(JsonFields, WholeNumbersOfAnySpelling) {
+  const auto read = [](const char* text, std::int64_t least = INT64_MIN, std::int64_t most = INT64_MAX) {
+    const Json json = Json::parse(text);
+    return JsonFields(json).integer("n", least, most);
+  };
+  EXPECT_EQ(read(R"({"n": 5})"), 5);
+  EXPECT_EQ(read(R"({"n": -5})"), -5);
+  EXPECT_EQ(read(R"({"n": 5.0})"), 5);
+  EXPECT_EQ(read(R"({"n": 1e3})"), 1000);
+  EXPECT_EQ(read(R"({"n": 9223372036854775807})"), INT64_MAX);
+  EXPECT_EQ(read(R"({"n": -9223372036854775808})"), INT64_MIN);
+  for (const char* text :
+       {R"({"n": 9223372036854775808})", R"({"n": 18446744073709551615})", R"({"n": 1e300})", R"({"n": -1e300})",
+        R"({"n": 9.3e18})", R"({"n": 1.5})", R"({"n": "5"})", R"({"n": true})", R"({"n": []})"}) {
+    EXPECT_EQ(error_of([&] { read(text); }), "n") << text;
+  }
+  EXPECT_EQ(error_of([&] { read(R"({"n": 3})", 0, 2); }), "n");
+  EXPECT_EQ(error_of([&] { read(R"({"n": -1})", 0, 2); }), "n");
+}
+
+TEST(JsonFields, OtherTypes) {
+  const Json json =
+      Json::parse(R"({"yes": true, "x": 0.5, "t": "a", "list": ["a", "b"], "mixed": ["a", 1], "o": {"in": 3}})");
+  const JsonFields fields(json);
+  EXPECT_EQ(fields.boolean("yes"), true);
+  EXPECT_EQ(fields.number("x", 0, 1), 0.5F);
+  EXPECT_EQ(fields.text("t"), "a");
+  EXPECT_EQ(fields.texts("t", 1), std::vector<std::string>{"a"});
+  EXPECT_EQ(fields.texts("list", 2).size(), 2U);
+  EXPECT_EQ(fields.object("o")->integer("in", 0, 5), 3);
+  EXPECT_EQ(error_of([&] { fields.texts("list", 1); }), "list");
+  EXPECT_EQ(error_of([&] { fields.texts("mixed", 9); }), "mixed");
+  EXPECT_EQ(error_of([&] { fields.number("x", 1, 2); }), "x");
+  EXPECT_EQ(error_of([&] { fields.number("t", 1, 2); }), "t");
+  EXPECT_EQ(error_of([&] { fields.boolean("t"); }), "t");
+  EXPECT_EQ(error_of([&] { fields.text("yes"); }), "yes");
+  EXPECT_EQ(error_of([&] { fields.object("t"); }), "t");
+  EXPECT_EQ(error_of([&] { fields.object("o")->text("in"); }), "o.in");
+  EXPECT_EQ(error_of([] { JsonFields(Json::array()); }), "");
+}
+
+TEST(ApiError, SpeaksBothLanguages) {
+  const ApiError error({.status = 404, .code = "model_not_found"}, "no such model", "model");
+  EXPECT_EQ(
+      error.json().dump(),
+      R"({"error":{"message":"no such model","type":"invalid_request_error","param":"model","code":"model_not_found"}})");
+  EXPECT_EQ(error.anthropic_json().dump(),
+            R"({"type":"error","error":{"type":"not_found_error","message":"no such model"}})");
+}
+
+TEST(JsonDepth, CountsWhatIsOpenAtATime) {
+  EXPECT_EQ(json_depth(""), 0);
+  EXPECT_EQ(json_depth("[{}, {}, [[]]]"), 3);
+  EXPECT_EQ(json_depth(R"(["[[[[", "\"[[", {"a{": 1}])"), 2);
+  EXPECT_EQ(json_depth("\"\\"), 0);
+  EXPECT_EQ(json_depth(std::string(100000, '[')), 100000);
+}
+
+}  // namespace
+}  // namespace lily

@@ -1,0 +1,79 @@
+"""State that survives: conversations interleaved, a restart, kill -9, damage; and --verify-cache."""
+
+import pathlib
+
+from lily_server import Server, long_text
+
+QUESTION = [{"role": "system", "content": long_text(400)}, {"role": "user", "content": "What is here?"}]
+
+
+def cached(reply):
+    return reply["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def test_interleaved_conversations_keep_their_state(lily):
+    with Server(lily, "--parallel", 1) as server:
+        histories = [[{"role": "system", "content": long_text(300, seed)}] for seed in (1, 2, 3)]
+        known = [0, 0, 0]
+        for turn in range(3):
+            for i, history in enumerate(histories):
+                history.append({"role": "user", "content": f"Question {turn}?"})
+                reply = server.chat(history, max_tokens=12)
+                assert cached(reply) >= known[i]
+                known[i] = reply["usage"]["prompt_tokens"]
+                history.append(reply["choices"][0]["message"])
+
+
+def test_kill_and_restart_still_hit_and_say_the_same(lily, tmp_path):
+    with Server(lily, "--cache-dir", tmp_path) as server:
+        first = server.chat(QUESTION)
+        server.wait_for(lambda m: m["prefix_cache_disk_bytes"] > 0)
+        history = QUESTION + [first["choices"][0]["message"], {"role": "user", "content": "And what else?"}]
+        second = server.chat(history)
+        stable = server.metrics()["prefix_cache_disk_bytes"]
+        server.wait_for(lambda m, seen=[stable, 0]: seen.append(m["prefix_cache_disk_bytes"]) or len(set(seen[-5:])) == 1)
+        server.kill()
+    with Server(lily, "--cache-dir", tmp_path) as server:
+        again = server.chat(QUESTION)
+        assert cached(again) == again["usage"]["prompt_tokens"] and again["timings"]["cache"]["source"] == "disk"
+        assert again["choices"] == first["choices"]
+        longer = server.chat(history)
+        assert cached(longer) >= first["usage"]["prompt_tokens"]
+        assert longer["choices"] == second["choices"]
+
+
+def test_damaged_files_cost_time_not_truth(lily, tmp_path):
+    with Server(lily, "--cache-dir", tmp_path) as server:
+        first = server.chat(QUESTION)
+        server.wait_for(lambda m: m["prefix_cache_disk_bytes"] > 0)
+    files = [f for f in pathlib.Path(tmp_path).rglob("*") if f.is_file()]
+    assert files
+    for i, file in enumerate(files):
+        data = bytearray(file.read_bytes())
+        if i % 3 == 0:
+            data[len(data) // 2] ^= 1
+        elif i % 3 == 1:
+            data = data[:len(data) // 2]
+        else:
+            data = bytearray()
+        file.write_bytes(data)
+    with Server(lily, "--cache-dir", tmp_path) as server:
+        assert server.chat(QUESTION)["choices"] == first["choices"]
+
+
+def test_a_budget_bounds_the_disk(lily, tmp_path):
+    budget = 8 << 20
+    with Server(lily, "--cache-dir", tmp_path, "--cache-disk-gib", budget / (1 << 30)) as server:
+        for seed in range(6):
+            server.chat([{"role": "user", "content": long_text(300, seed * 10)}], max_tokens=4)
+    assert sum(f.stat().st_size for f in pathlib.Path(tmp_path).rglob("*") if f.is_file()) <= budget
+
+
+def test_verify_cache_compares_with_a_cold_run(lily):
+    with Server(lily, "--verify-cache", "--parallel", 2) as server:
+        history = list(QUESTION)
+        for turn in range(3):
+            reply = server.chat(history, max_tokens=16)
+            assert turn == 0 or cached(reply) > 0
+            history += [reply["choices"][0]["message"], {"role": "user", "content": f"And {turn}?"}]
+        assert server.metrics()["requests_failed_total"] == 0

@@ -1,0 +1,310 @@
+"""HTTP: errors and their status codes, limits, access rules, disconnects, the queue, keep-alives, shutdown."""
+
+import gzip
+import json
+import threading
+import time
+
+import httpx
+import pytest
+
+from lily_server import Server, long_text, weather_tool
+
+CHAT = "/v1/chat/completions"
+USER = [{"role": "user", "content": "Hi"}]
+
+
+def nested(levels):
+    return b'{"messages":[{"role":"user","content":"Hi"}],"metadata":' + b"[" * levels + b"]" * levels + b"}"
+
+
+BAD_FIELDS = [
+    ({"messages": None}, "messages"), ({"messages": "Hi"}, "messages"), ({"messages": []}, "messages"),
+    ({"messages": [3]}, "messages"), ({"messages": [{"role": "robot", "content": "x"}]}, "messages"),
+    ({"messages": [{"content": "x"}]}, "messages"), ({"messages": [{"role": "user", "content": 5}]}, "messages"),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:x"}}]}]}, None),
+    ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "messages"),
+    ({"messages": [{"role": "assistant", "content": "", "tool_calls": 3}]}, "messages"),
+    ({"n": 2}, "n"), ({"n": 0}, "n"), ({"temperature": "hot"}, "temperature"), ({"temperature": -1}, "temperature"),
+    ({"top_p": 2}, "top_p"), ({"top_k": 1.5}, "top_k"), ({"max_tokens": 0}, "max_tokens"),
+    ({"max_tokens": -5}, "max_tokens"), ({"max_tokens": 1e30}, "max_tokens"), ({"max_tokens": "many"}, "max_tokens"),
+    ({"max_completion_tokens": True}, "max_completion_tokens"), ({"seed": "x"}, "seed"),
+    ({"seed": 18446744073709551616}, "seed"), ({"seed": 9223372036854775808}, "seed"), ({"stream": "yes"}, "stream"),
+    ({"stop": 5}, "stop"), ({"stop": ["a", 5]}, "stop"), ({"stop": ["x"] * 100}, "stop"), ({"logprobs": 3}, "logprobs"),
+    ({"top_logprobs": 3}, "top_logprobs"), ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+    ({"stream_options": {"include_usage": True}}, "stream_options"), ({"tools": 3}, "tools"), ({"tools": [3]}, "tools"),
+    ({"tools": [{"type": "web_search"}]}, "tools"), ({"tool_choice": "required"}, "tool_choice"),
+    ({"tool_choice": "sometimes"}, "tool_choice"), ({"tool_choice": {"type": "function"}}, "tool_choice"),
+    ({"tool_choice": {"type": "function", "function": {"name": "f"}}, "tools": [weather_tool()]}, "tool_choice"),
+    ({"response_format": "json"}, "response_format"), ({"response_format": {"type": "yaml"}}, "response_format.type"),
+    ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+    ({"logit_bias": {"x": 1}}, "logit_bias"), ({"logit_bias": {"1": "x"}}, "logit_bias"),
+    ({"reasoning_effort": "enormous"}, "reasoning_effort"), ({"functions": []}, "functions"),
+    ({"modalities": ["audio"]}, "modalities"), ({"audio": {}}, "audio"), ({"model": 7}, "model"),
+    ({"chat_template_kwargs": {"enable_thinking": "no"}}, "chat_template_kwargs.enable_thinking"),
+]
+
+
+@pytest.mark.parametrize("fields,param", BAD_FIELDS, ids=lambda v: json.dumps(v)[:50])
+def test_bad_fields_are_named(server, fields, param):
+    answer = server.post(CHAT, {"messages": USER, "max_tokens": 1} | fields)
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert error["type"] == "invalid_request_error" and error["message"] and set(error) == {"message", "type", "param", "code"}
+    if param:
+        assert error["param"] == param
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"null", b"[]", b'"x"', b"{\"messages\":[{\"role\":\"user\",\"content\":\"\xff\"}]}",
+                                  b'{"messages":"\\ud800"}', b"\xef\xbb\xbf{}", b"{}garbage", nested(200), nested(100000),
+                                  b'{"a":' * 50000, b'{"temperature":1e999,"messages":[]}'])
+def test_bad_bodies(server, body):
+    for path in (CHAT, "/v1/completions", "/v1/messages", "/v1/responses", "/tokenize"):
+        answer = httpx.post(server.url + path, content=body, timeout=60)
+        assert answer.status_code == 400, (path, answer.text)
+        assert answer.json()["error"]["message"]
+
+
+def test_unknown_fields_are_ignored(server):
+    server.chat("Hi", max_tokens=1, metadata={"a": [1]}, user="me", store=False, service_tier="auto", whatever=None)
+
+
+def test_unknown_model_path_and_method(server):
+    error = server.post(CHAT, {"model": "gpt-9", "messages": USER})
+    assert error.status_code == 404 and error.json()["error"]["code"] == "model_not_found"
+    assert httpx.get(server.url + "/v1/models/gpt-9").status_code == 404
+    assert httpx.get(server.url + "/v1/nothing").json()["error"]["type"] == "invalid_request_error"
+    wrong = httpx.get(server.url + CHAT)
+    assert wrong.status_code == 405 and wrong.headers["allow"] == "POST"
+    for path in ("/../../etc/passwd", "/..%2f..%2fetc/passwd", "/%00", "//etc/passwd"):
+        assert server.exchange(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()).split()[1] in (
+            b"404", b"400")
+
+
+def test_models_and_health(server):
+    models = httpx.get(server.url + "/v1/models").json()
+    assert [m["id"] for m in models["data"]] == ["lily"] and models["data"][0]["context_length"] == 4096
+    assert httpx.get(server.url + "/v1/models/lily").json()["object"] == "model"
+    assert httpx.get(server.url + "/health").json() == {"status": "ok"}
+
+
+def test_too_long_prompts(server):
+    words = "river stone " * 4000
+    for path, body in ((CHAT, {"messages": [{"role": "user", "content": words}]}),
+                       ("/v1/completions", {"prompt": words})):
+        answer = server.post(path, body)
+        error = answer.json()["error"]
+        assert answer.status_code == 400 and error["code"] == "context_length_exceeded", answer.text
+        assert error["param"] in ("messages", "prompt") and "4096" in error["message"]
+    answer = server.post("/v1/messages", {"messages": [{"role": "user", "content": words}], "max_tokens": 4})
+    assert answer.status_code == 400 and "prompt is too long" in answer.json()["error"]["message"]
+
+
+def test_bodies_have_a_limit_however_they_come(server):
+    big = b'{"messages":"' + b"x" * (33 << 20) + b'"}'
+    assert httpx.post(server.url + CHAT, content=big, timeout=60).status_code == 413
+    chunked = httpx.post(server.url + CHAT, content=(big[i:i + 65536] for i in range(0, len(big), 65536)), timeout=60)
+    assert chunked.status_code == 413, chunked.text
+    bomb = gzip.compress(b'{"messages":"' + b" " * (100 << 20) + b'"}')
+    answer = httpx.post(server.url + CHAT, content=bomb, headers={"Content-Encoding": "gzip"}, timeout=60)
+    assert answer.status_code in (413, 415, 400), answer.text
+    form = httpx.post(server.url + CHAT, files={"x": b"y"}, timeout=60)
+    assert form.status_code == 415, form.text
+    # What curl -d sends without a content type is JSON all the same, however long.
+    long = json.dumps({"messages": [{"role": "user", "content": "a " * 1500}], "max_tokens": 1, "metadata": "x" * 20000})
+    answer = httpx.post(server.url + CHAT, content=long, headers={"Content-Type": "application/x-www-form-urlencoded"})
+    assert answer.status_code == 200, answer.text
+
+
+def test_headers_have_limits(server):
+    assert b"HTTP/1.1 4" in server.exchange(b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    answer = server.exchange(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 100000 + b"\r\n\r\n")
+    assert b"200 OK" not in answer
+    assert b"HTTP/1.1 4" in server.exchange(b"\x16\x03\x01garbage\r\n\r\n")
+    assert httpx.get(server.url + "/health").status_code == 200
+
+
+def test_hosts_and_origins(server):
+    def status(**headers):
+        names = {"Host": f"127.0.0.1:{server.port}"} | {k.replace("_", "-"): v for k, v in headers.items()}
+        return httpx.get(server.url + "/v1/models", headers=names).status_code
+    assert status() == 200 and status(Host="localhost:1") == 200 and status(Host="[::1]:8080") == 200
+    assert status(Host="evil.example") == 403 and status(Host="127.0.0.1.evil.example") == 403 and status(Host="") == 403
+    assert status(Origin="http://evil.example") == 403 and status(Origin="null") == 403
+    assert status(Origin=f"http://127.0.0.1:{server.port}") == 200
+    assert "access-control-allow-origin" not in httpx.get(server.url + "/health").headers
+
+
+def test_api_key_and_cors(lily):
+    with Server(lily, "--api-key", "right", "--api-key", "other", "--cors-origin", "http://app.example", "--allow-host",
+                "box.example") as server:
+        ask = lambda **headers: httpx.get(server.url + "/v1/models", headers={k.replace("_", "-"): v for k, v in headers.items()})
+        assert ask().status_code == 401 and ask(Authorization="Bearer wrong").status_code == 401
+        assert ask(Authorization="Bearer righ").status_code == 401 and ask(Authorization="right").status_code == 401
+        assert ask().json()["error"]["code"] == "invalid_api_key"
+        assert ask(Authorization="Bearer right").status_code == 200 and ask(X_Api_Key="other").status_code == 200
+        assert ask(Host="box.example", X_Api_Key="other").status_code == 200
+        assert httpx.get(server.url + "/health").status_code == 200
+        with httpx.Client() as one:  # a refused request must not spoil its connection
+            assert one.post(server.url + CHAT, json={"messages": USER}).status_code == 401
+            assert one.post(server.url + CHAT, json={"messages": USER, "max_tokens": 1},
+                            headers={"Authorization": "Bearer right"}).status_code == 200
+        preflight = httpx.options(server.url + CHAT, headers={
+            "Origin": "http://app.example", "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "authorization,content-type,x-stainless-os"})
+        assert preflight.status_code == 204
+        assert preflight.headers["access-control-allow-origin"] == "http://app.example"
+        assert "x-stainless-os" in preflight.headers["access-control-allow-headers"]
+        answer = ask(Authorization="Bearer right", Origin="http://app.example")
+        assert answer.headers["access-control-allow-origin"] == "http://app.example"
+        assert httpx.options(server.url + CHAT, headers={"Origin": "http://evil.example"}).status_code == 403
+        assert "right" not in "".join(server.log)
+
+
+def test_a_client_that_leaves_while_decoding_frees_its_slot(server):
+    before = server.metrics()
+    for streamed in (True, False):
+        connection = server.raw_post(CHAT, {"messages": USER, "ignore_eos": True, "max_tokens": 4000, "stream": streamed})
+        server.wait_for(lambda m: m["requests_running"] == 1)
+        connection.close()
+        server.wait_for(lambda m: m["requests_running"] == 0, seconds=5)
+    after = server.metrics()
+    assert after["requests_cancelled_total"] == before["requests_cancelled_total"] + 2
+    assert after["generated_tokens_total"] - before["generated_tokens_total"] < 7000
+
+
+def test_a_client_that_leaves_during_the_prefill_or_the_queue_frees_its_place(lily):
+    with Server(lily, "--ctx", 65536, "--parallel", 1, "--queue", 4) as server:
+        body = {"messages": [{"role": "user", "content": long_text(36000)}], "max_tokens": 4}
+        first = server.raw_post(CHAT, body | {"stream": True})
+        server.wait_for(lambda m: m["requests_running"] == 1)
+        second = server.raw_post(CHAT, {"messages": USER})
+        server.wait_for(lambda m: m["requests_waiting"] == 1)
+        second.close()
+        server.wait_for(lambda m: m["requests_waiting"] == 0)
+        first.close()
+        metrics = server.wait_for(lambda m: m["requests_running"] == 0, seconds=10)
+        assert metrics["requests_cancelled_total"] == 2 and metrics["generated_tokens_total"] == 0
+        begin = time.monotonic()
+        assert server.chat("Hi", max_tokens=1)
+        assert time.monotonic() - begin < 10
+
+
+def test_a_full_queue_says_when_to_come_back(lily):
+    with Server(lily, "--parallel", 1, "--queue", 1) as server:
+        long = {"messages": USER, "ignore_eos": True, "max_tokens": 20000, "stream": True}
+        running = [server.raw_post(CHAT, long)]
+        server.wait_for(lambda m: m["requests_running"] == 1)
+        running.append(server.raw_post(CHAT, long))
+        server.wait_for(lambda m: m["requests_waiting"] == 1)
+        answer = server.post(CHAT, {"messages": USER})
+        assert answer.status_code == 503 and int(answer.headers["retry-after"]) >= 1
+        assert answer.json()["error"]["code"] == "overloaded"
+        answer = server.post("/v1/messages", {"messages": USER, "max_tokens": 1})
+        assert answer.status_code == 503 and answer.json()["error"]["type"] == "overloaded_error"
+        for connection in running:
+            connection.close()
+        server.wait_for(lambda m: m["requests_running"] + m["requests_waiting"] == 0)
+        assert server.chat("Hi", max_tokens=1)
+
+
+def gaps(server, body):
+    """The longest silence of a stream, and its comments."""
+    longest, comments, last, events = 0, 0, time.monotonic(), []
+    for name, data in server.stream(CHAT, body):
+        now = time.monotonic()
+        longest, last = max(longest, now - last), now
+        comments += name == ":"
+        events.append(data)
+    return longest, comments, events
+
+
+def test_streams_say_that_they_are_alive_during_a_long_prefill(lily):
+    with Server(lily, "--ctx", 65536, "--keep-alive-seconds", 1) as server:
+        body = {"messages": [{"role": "user", "content": long_text(30000)}], "max_tokens": 2}
+        longest, comments, events = gaps(server, body)
+        assert events[0]["choices"][0]["delta"]["role"] == "assistant"
+        prefill = server.metrics()["prefill_seconds_total"]
+        if prefill > 3:
+            assert comments >= 1
+        assert longest < 5
+
+
+def test_short_requests_are_served_while_a_long_prompt_is_computed(lily):
+    with Server(lily, "--ctx", 65536) as server:
+        long = server.raw_post(CHAT, {"messages": [{"role": "user", "content": long_text(36000)}], "stream": True})
+        server.wait_for(lambda m: m["requests_running"] == 1)
+        server.chat("Hi", max_tokens=2)
+        assert server.metrics()["requests_running"] == 1  # the long one is still at it
+        long.close()
+
+
+def test_a_client_that_does_not_read_blocks_nobody(server):
+    slow = [server.raw_post(CHAT, {"messages": USER, "ignore_eos": True, "max_tokens": 300, "stream": True, "logprobs": True,
+                                   "top_logprobs": 20}) for _ in range(3)]
+    assert server.chat("Hi", max_tokens=4)
+    server.wait_for(lambda m: m["requests_running"] == 0, seconds=60)
+    for connection in slow:
+        connection.close()
+
+
+def test_pipelined_and_reused_connections(server):
+    request = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    assert server.exchange(request * 3).count(b"200 OK") == 3
+    with httpx.Client() as client:
+        for _ in range(20):
+            assert client.post(server.url + "/tokenize", json={"content": "a b"}).status_code == 200
+
+
+def test_not_ready_while_loading(lily):
+    server = Server(lily, ready=False)
+    try:
+        statuses = set()
+        while not server._ready.is_set():
+            statuses.add(httpx.get(server.url + "/health", timeout=30).status_code)
+        assert statuses <= {200, 503}
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_sigterm_ends_within_seconds_with_open_requests(lily, streamed):
+    server = Server(lily, "--parallel", 2)
+    bodies = []
+    body = {"messages": USER, "ignore_eos": True, "max_tokens": 30000, "stream": streamed}
+
+    def read():
+        with server.raw_post(CHAT, body) as connection:
+            data = b""
+            while part := connection.recv(65536):
+                data += part
+            bodies.append(data)
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    idle = server.connect()
+    half = server.connect()
+    half.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localh")
+    server.wait_for(lambda m: m["requests_running"] == 2 and m["requests_waiting"] == 1)
+    assert server.stop() < 5
+    assert server.process.returncode == 0
+    for thread in threads:
+        thread.join(10)
+    idle.close()
+    half.close()
+    assert len(bodies) == 3
+    for data in bodies:
+        assert b"shutting down" in data
+        assert data.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n") if streamed else data.startswith(b"HTTP/1.1 503"), data[-200:]
+
+
+def test_a_taken_port_is_an_error_that_helps(server, lily):
+    import subprocess
+    ended = subprocess.run([lily, "serve", "--port", str(server.port)], capture_output=True, text=True, timeout=60)
+    assert ended.returncode != 0 and "--port" in ended.stderr + ended.stdout
+
+
+def test_a_model_that_is_not_there_ends_the_server(lily):
+    import subprocess
+    ended = subprocess.run([lily, "serve", "--port", "0", "--model", "/nowhere"], capture_output=True, text=True, timeout=60)
+    assert ended.returncode not in (0, -6, -11)
