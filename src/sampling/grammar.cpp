@@ -208,6 +208,18 @@ xgrammar::TokenizerInfo tokenizer_info(const Tokenizer& tokenizer, std::span<con
                                  std::vector<std::int32_t>(eos.begin(), eos.end()));
 }
 
+/// xgrammar's messages begin with the time and its own source line, "[12:00:00] file.cc:10: ", and end with a line
+/// break.
+std::string_view without_place(std::string_view message) {
+  constexpr std::string_view kSource = ".cc:";
+  if (const std::size_t source = message.find(kSource); source != std::string_view::npos) {
+    const std::size_t end = message.find(": ", source + kSource.size());
+    if (end != std::string_view::npos) message.remove_prefix(end + 2);
+  }
+  while (!message.empty() && message.back() == '\n') message.remove_suffix(1);
+  return message;
+}
+
 }  // namespace
 
 struct GrammarCompiler::Impl {
@@ -256,7 +268,7 @@ std::shared_ptr<TokenConstraint> GrammarCompiler::json_schema(const std::string&
   try {
     return impl_->constraint(impl_->compiler().CompileJSONSchema(schema, true, {}, {}, true, kMostSpaces), or_calls);
   } catch (const std::exception& error) {
-    throw Error(fmt::format("the JSON schema cannot be enforced: {}", error.what()));
+    throw Error(fmt::format("the JSON schema cannot be enforced: {}", without_place(error.what())));
   }
 }
 
