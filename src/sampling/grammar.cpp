@@ -194,11 +194,18 @@ CallTokens call_tokens(const Tokenizer& tokenizer, std::span<const std::int32_t>
   return tokens;
 }
 
+/// JSON has no control characters but as escapes; xgrammar's rule for strings of bounded length lets them through. Line
+/// breaks between values stay.
+bool has_control_character(std::string_view bytes) {
+  return std::any_of(bytes.begin(), bytes.end(), [](char c) { return c >= 0 && c < ' ' && c != '\n'; });
+}
+
 std::vector<std::string> vocabulary(const Tokenizer& tokenizer) {
   std::vector<std::string> pieces;
   for (std::int32_t id = 0; id < tokenizer.size(); ++id) {
-    // Control tokens are never part of JSON; xgrammar takes pieces without bytes for special.
-    pieces.emplace_back(tokenizer.is_added(id) ? std::string_view() : tokenizer.bytes(id));
+    // xgrammar takes pieces without bytes for special: they are never part of JSON.
+    const bool usable = !tokenizer.is_added(id) && !has_control_character(tokenizer.bytes(id));
+    pieces.emplace_back(usable ? tokenizer.bytes(id) : std::string_view());
   }
   return pieces;
 }

@@ -106,7 +106,7 @@ TEST_F(GrammarTest, JsonOrACall) {
     } else {
       EXPECT_TRUE(takes(*constraint, "{"));
       EXPECT_FALSE(is_allowed(constraint->allowed(), control("<tool_call>")));
-      EXPECT_TRUE(takes(*constraint, "\"a\": 1}"));
+      EXPECT_TRUE(takes(*constraint, "\"a\":1}"));
     }
     EXPECT_TRUE(may_end(*constraint));
   }
