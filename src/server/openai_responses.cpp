@@ -163,11 +163,12 @@ std::string OpenAiResponsesWriter::end(const Finished& finished) {
   std::string text = close(cut ? "incomplete" : "completed");
   response_["status"] = cut ? "incomplete" : "completed";
   if (cut) response_["incomplete_details"] = {{"reason", "max_output_tokens"}};
-  response_["usage"] = {{"input_tokens", finished.prompt_tokens},
-                        {"input_tokens_details", {{"cached_tokens", finished.cache.cached_tokens}}},
-                        {"output_tokens", finished.generated_tokens},
-                        {"output_tokens_details", {{"reasoning_tokens", reasoning_tokens_}}},
-                        {"total_tokens", finished.prompt_tokens + finished.generated_tokens}};
+  response_["usage"] = {
+      {"input_tokens", finished.prompt_tokens},
+      {"input_tokens_details", {{"cached_tokens", finished.cache.cached_tokens}, {"cache_write_tokens", 0}}},
+      {"output_tokens", finished.generated_tokens},
+      {"output_tokens_details", {{"reasoning_tokens", reasoning_tokens_}}},
+      {"total_tokens", finished.prompt_tokens + finished.generated_tokens}};
   response_["timings"] = timings(finished, model_.tokenizer());
   return text + event(cut ? "response.incomplete" : "response.completed", {{"response", response_}});
 }

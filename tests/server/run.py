@@ -7,5 +7,5 @@ import pytest
 
 here = pathlib.Path(__file__).resolve().parent
 lily, *files = sys.argv[1:]
-sys.exit(pytest.main(["-q", "--tb=short", "-p", "no:cacheprovider", f"--rootdir={here}",
+sys.exit(pytest.main(["-q", "--tb=short", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=200", f"--rootdir={here}",
                       f"--lily={lily}", *(str(here / name) for name in files)]))

@@ -19,7 +19,7 @@ def test_interleaved_conversations_keep_their_state(lily):
             for i, history in enumerate(histories):
                 history.append({"role": "user", "content": f"Question {turn}?"})
                 reply = server.chat(history, max_tokens=12)
-                assert cached(reply) >= known[i]
+                assert cached(reply) >= known[i] - 8  # the empty thoughts that ended the last prompt are gone
                 known[i] = reply["usage"]["prompt_tokens"]
                 history.append(reply["choices"][0]["message"])
 
