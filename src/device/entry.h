@@ -35,7 +35,7 @@ struct Entry {
   unsigned threads = 0;  // per threadgroup, a multiple of 32
   std::span<const Parameter> parameters;
   void (*run_thread)(void* const* arguments) = nullptr;  // on the host, inside the emulator
-  bool prefetches = false;  // calls wait_for_inputs() itself, after it has asked for weights
+  bool prefetches = false;       // calls wait_for_inputs() itself, after it has asked for weights
   std::size_t large_memory = 0;  // threadgroup memory of LARGE_SHARED: CUDA and the emulator only
 };
 
