@@ -8,6 +8,18 @@
 #include "commands.h"
 #include "support/error.h"
 
+namespace {
+
+/// The parser would only say that a command is missing.
+void check_command(const CLI::App& app, const std::string& name) {
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_name() == name) return;
+  }
+  throw lily::Error(fmt::format("there is no command '{}'", name), "lily --help lists them");
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   CLI::App app{"lily: Qwen3.6-35B-A3B on this machine"};
   app.name("lily");
@@ -25,6 +37,7 @@ int main(int argc, char** argv) {
   lily::add_synth(app);
   lily::add_tokenize(app);
   try {
+    if (argc > 1 && argv[1][0] != '-') check_command(app, argv[1]);
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::ParseError& error) {

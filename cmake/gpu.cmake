@@ -38,12 +38,13 @@ endfunction()
 # ---- CUDA: an optional part. The binary that has it runs without any CUDA library: the driver is looked for at run time.
 
 find_program(LILY_NVCC nvcc HINTS /usr/local/cuda/bin $ENV{CUDA_HOME}/bin)
-if(LILY_NVCC AND NOT APPLE)
-  set(lily_cuda_default ON)
-else()
-  set(lily_cuda_default OFF)
+set(LILY_CUDA "" CACHE STRING "ON or OFF: build the CUDA device (needs nvcc); empty: where there is a GPU, and for the tests")
+if(LILY_CUDA STREQUAL "")
+  set(LILY_CUDA OFF)
+  if(LILY_NVCC AND (LILY_TESTS OR EXISTS /dev/nvidiactl)) # nvcc takes minutes, which a first chat without a GPU can do without
+    set(LILY_CUDA ON)
+  endif()
 endif()
-option(LILY_CUDA "build the CUDA device (needs nvcc)" ${lily_cuda_default})
 set(LILY_CUDA_ARCHITECTURES "90;80-virtual" CACHE STRING
     "GPUs to compile kernels for: 90 is machine code, 80-virtual is PTX that the driver compiles for later ones")
 if(LILY_CUDA AND NOT LILY_NVCC)

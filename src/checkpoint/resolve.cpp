@@ -3,7 +3,7 @@
 //   <hub cache>/models--<owner>--<name>/refs/main                 holds a commit
 //   <hub cache>/models--<owner>--<name>/snapshots/<commit>/...    the files
 //
-// It looks only at what is on this machine; downloading is `lily pull`'s.
+// It looks only at what is on this machine; it downloads nothing.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -82,15 +82,16 @@ fs::path snapshot_of(const std::string& id) {
   const fs::path root = hub_cache() / ("models--" + id.substr(0, slash) + "--" + id.substr(slash + 1));
   if (!is_a_directory(root)) {
     throw Error(fmt::format("model '{}': no such directory, and not in the hub cache {}", id, hub_cache().string()),
-                fmt::format("fetch it with: lily pull {}", id));
+                fmt::format("fetch it with Hugging Face's own program: hf download {}", id));
   }
   std::string commit;
   std::ifstream(root / "refs" / "main") >> commit;
   const bool plain = !commit.empty() &&
                      std::all_of(commit.begin(), commit.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
   if (plain && is_a_directory(root / "snapshots" / commit)) return root / "snapshots" / commit;
-  throw Error(fmt::format("model '{}': {} has no snapshot of 'main'", id, root.string()),
-              fmt::format("the download may be incomplete; fetch it with: lily pull {}", id));
+  throw Error(
+      fmt::format("model '{}': {} has no snapshot of 'main'", id, root.string()),
+      fmt::format("the download may be incomplete; fetch it with Hugging Face's own program: hf download {}", id));
 }
 
 }  // namespace

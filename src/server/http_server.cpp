@@ -93,7 +93,8 @@ HttpServer::HttpServer(const ServerOptions& options) : options_(options), server
   }
   if (port_ <= 0) {
     throw Error(fmt::format("cannot listen on {} port {}", options.host, options.port),
-                "another program may use the port: choose one with --port");
+                options.port == 0 ? "check --host: it must be an address of this machine"
+                                  : "another program may use the port: choose one with --port");
   }
 }
 
@@ -245,9 +246,10 @@ void HttpServer::get(const std::string& path, Handler handler) {
 void HttpServer::get_public(const std::string& path, PublicHandler handler) {
   methods_[path] = "GET";
   public_paths_.insert(path);
-  server_->Get(path, [this, handler = std::move(handler)](const httplib::Request& request, httplib::Response& response) {
-    if (admit(request, response)) handler(request, response);
-  });
+  server_->Get(path,
+               [this, handler = std::move(handler)](const httplib::Request& request, httplib::Response& response) {
+                 if (admit(request, response)) handler(request, response);
+               });
 }
 
 void HttpServer::stream(const httplib::Request& request, httplib::Response& response,

@@ -52,8 +52,8 @@ std::string OpenAiResponsesWriter::item_event(const char* type, Json fields) {
 }
 
 std::string OpenAiResponsesWriter::opening() {
-  return event("response.created", {{"response", response_}}) +
-         event("response.in_progress", {{"response", response_}});
+  std::string events = event("response.created", {{"response", response_}});  // the events are numbered in this order
+  return events += event("response.in_progress", {{"response", response_}});
 }
 
 /// What is open is closed first.
@@ -104,8 +104,9 @@ std::string OpenAiResponsesWriter::close_text() {
   if (!reasoning) done["logprobs"] = item_logprobs_;
   const Json part = text_part(reasoning, text_, item_logprobs_);
   item_["content"] = Json::array({part});
-  return item_event(reasoning ? "response.reasoning_text.done" : "response.output_text.done", std::move(done)) +
-         item_event("response.content_part.done", {{"content_index", 0}, {"part", part}});
+  std::string events =
+      item_event(reasoning ? "response.reasoning_text.done" : "response.output_text.done", std::move(done));
+  return events += item_event("response.content_part.done", {{"content_index", 0}, {"part", part}});
 }
 
 /// The open item becomes part of the output.

@@ -54,7 +54,7 @@ TEST_F(ResolveTest, HubCacheVariablesAreHeeded) {
 }
 
 TEST_F(ResolveTest, WhatIsNotThereIsExplained) {
-  expect_error([] { resolve_model("o/m"); }, {"'o/m'", "hub cache", "lily pull o/m"});
+  expect_error([] { resolve_model("o/m"); }, {"'o/m'", "hub cache", "hf download o/m"});
   fs::create_directories(directory_.path() / "hub" / "models--o--m" / "refs");
   expect_error([] { resolve_model("o/m"); }, {"no snapshot", "incomplete"});
   test::write_bytes(directory_.path() / "hub" / "models--o--m" / "refs" / "main", "../../../etc");
