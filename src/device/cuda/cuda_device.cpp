@@ -15,7 +15,6 @@ using cuda::Owned;
 
 constexpr std::size_t kSlot = 16;                    // of an argument in the kernel's parameter (shim/cuda)
 constexpr std::size_t kMemoryForOthers = 512 << 20;  // the driver's own, and what grows beside the budget
-constexpr int kLowestMajor = 8;                      // compute capability: bf16
 constexpr int kLowestDependentLaunch = 90;           // griddepcontrol is in the kernels from sm_90 on
 
 int attribute(CUdevice_attribute which, CUdevice device) {
@@ -30,9 +29,12 @@ CUdevice first_device() {
   if (count == 0) throw Error("CUDA: no GPU", "nvidia-smi must list one; use --device cpu");
   CUdevice device = 0;
   check(driver().cuDeviceGet(&device, 0), "the first GPU");
-  const int major = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
-  if (major < kLowestMajor) {
-    throw Error(fmt::format("CUDA: the GPU has compute capability {}.x, 8.0 is needed", major), "use --device cpu");
+  const int found = 10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) +
+                    attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+  if (found < LILY_CUDA_LOWEST) {
+    throw Error(fmt::format("CUDA: the GPU has compute capability {}.{}, this lily was built for {}.{} and later",
+                            found / 10, found % 10, LILY_CUDA_LOWEST / 10, LILY_CUDA_LOWEST % 10),
+                "build with -DLILY_CUDA_ARCHITECTURES=80-virtual (8.0 is the least), or use --device cpu");
   }
   return device;
 }

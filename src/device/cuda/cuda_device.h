@@ -12,7 +12,7 @@
 
 namespace lily {
 
-/// Is there a driver, and a GPU that the kernels run on (compute capability 8.0, for bf16)?
+/// Is there a driver, and a GPU that this build's kernels run on (LILY_CUDA_ARCHITECTURES; 8.0 at least, for bf16)?
 bool cuda_available();
 
 /// The first GPU, with lily's kernels or those of `images` (fatbins). Throws lily::Error when there is none.
