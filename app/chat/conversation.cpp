@@ -34,16 +34,12 @@ ReplyResult Conversation::reply(const ReplyRequest& request) {
 bool Conversation::read_prompt(const ReplyRequest& request, ReplyResult& result) {
   const RenderedChat chat = render_chat(
       messages, tools, {.enable_thinking = request.thinking, .preserve_thinking = request.preserve_thinking});
-  const std::vector<std::int32_t> tokens = model_.tokenizer().encode(chat.pieces);
+  SyncOptions sync;
+  const std::vector<std::int32_t> tokens = encode(chat, sync.snapshots);
   const auto total = static_cast<std::int64_t>(tokens.size());
   if (total > session_.capacity()) {
     throw Error(fmt::format("the conversation has {} tokens, the context holds {}", total, session_.capacity()),
                 "begin a new one with /reset, or start with a larger --ctx");
-  }
-  SyncOptions sync;
-  for (const std::size_t cut : {chat.system_end, chat.last_query_begin, chat.reply_begin}) {
-    const Pieces prefix(chat.pieces.begin(), chat.pieces.begin() + static_cast<std::ptrdiff_t>(cut));
-    sync.snapshots.push_back(static_cast<std::int64_t>(model_.tokenizer().encode(prefix).size()));
   }
   std::int64_t reused = -1;  // the first report comes before anything is computed
   sync.progress = [&](std::int64_t done, std::int64_t whole) {
@@ -56,6 +52,20 @@ bool Conversation::read_prompt(const ReplyRequest& request, ReplyResult& result)
   result.prompt_tokens = total;
   result.reused_tokens = synced.reused;
   return !synced.cancelled;
+}
+
+// The tokens of the prompt, encoded part by part, and the lengths of the prefixes to keep snapshots of.
+std::vector<std::int32_t> Conversation::encode(const RenderedChat& chat, std::vector<std::int64_t>& snapshots) const {
+  std::vector<std::int32_t> tokens;
+  std::size_t begin = 0;
+  for (const std::size_t cut : {chat.system_end, chat.last_query_begin, chat.reply_begin, chat.pieces.size()}) {
+    const auto at = [&](std::size_t piece) { return chat.pieces.begin() + static_cast<std::ptrdiff_t>(piece); };
+    const std::vector<std::int32_t> part = model_.tokenizer().encode(Pieces(at(begin), at(cut)));
+    tokens.insert(tokens.end(), part.begin(), part.end());
+    snapshots.push_back(static_cast<std::int64_t>(tokens.size()));
+    begin = cut;
+  }
+  return tokens;
 }
 
 ChatMessage Conversation::generate_message(const ReplyRequest& request, ReplyResult& result) {

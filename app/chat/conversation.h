@@ -59,6 +59,7 @@ class Conversation {
 
  private:
   bool read_prompt(const ReplyRequest& request, ReplyResult& result);
+  std::vector<std::int32_t> encode(const RenderedChat& chat, std::vector<std::int64_t>& snapshots) const;
   ChatMessage generate_message(const ReplyRequest& request, ReplyResult& result);
 
   LoadedModel& model_;

@@ -20,7 +20,7 @@ constexpr const char* kDefinitions = R"json([
     "parameters": {"type": "object", "properties": {
       "a": {"type": "number", "description": "The first number"},
       "b": {"type": "number", "description": "The second number"}}, "required": ["a", "b"]}}},
-  {"type": "function", "function": {"name": "get_time", "description": "Get the current date and time.",
+  {"type": "function", "function": {"name": "get_time", "description": "Get the current time on this computer.",
     "parameters": {"type": "object", "properties": {}, "required": []}}},
   {"type": "function", "function": {"name": "count_words", "description": "Count the words of a text.",
     "parameters": {"type": "object", "properties": {
@@ -44,7 +44,7 @@ Json add(const Json& arguments) {
 }
 
 Json get_time(const Json& /*arguments*/) {
-  return fmt::format("{:%A, %Y-%m-%d %H:%M}", fmt::localtime(std::time(nullptr)));
+  return fmt::format("{:%H:%M, %Y-%m-%d}", fmt::localtime(std::time(nullptr)));
 }
 
 Json count_words(const Json& arguments) {
