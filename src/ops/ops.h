@@ -94,8 +94,8 @@ class SequenceState {
   virtual void reset() = 0;  // recurrent state to zeros
   virtual void read_recurrent(std::span<std::byte> out) const = 0;
   virtual void write_recurrent(std::span<const std::byte> in) = 0;
-  /// KV of the tokens [begin, end), `(end - begin) * kv_bytes_per_token()` bytes, token by token (so that a range of the bytes
-  /// is the range of the tokens).
+  /// KV of the tokens [begin, end), `(end - begin) * kv_bytes_per_token()` bytes, token by token (so that a range of
+  /// the bytes is the range of the tokens).
   virtual void read_kv(std::int64_t begin, std::int64_t end, std::span<std::byte> out) const = 0;
   virtual void write_kv(std::int64_t begin, std::int64_t end, std::span<const std::byte> in) = 0;
 };
@@ -112,18 +112,18 @@ using Batch = std::span<const Segment>;
 /// In the place of a token: the one that the decode loop drew last. Only inside DecodeLoop::Forward.
 inline constexpr std::int32_t kDrawnToken = -1;
 
-/// Decoding with the drawn token kept on the device: the forward pass and the choice of the next token are recorded once
-/// and replayed, and the host reads the tokens behind. Made for one timeline; nothing else may move that timeline between
-/// start() and the last next().
+/// Decoding with the drawn token kept on the device: the forward pass and the choice of the next token are recorded
+/// once and replayed, and the host reads the tokens behind. Made for one timeline; nothing else may move that timeline
+/// between start() and the last next().
 class DecodeLoop {
  public:
   /// Gives the logits of one row: forward(ops, model, tokens, batch, {0}).
   using Forward = std::function<Tensor(std::span<const std::int32_t> tokens, Batch batch)>;
 
   struct Start {
-    std::int32_t token = 0;      // the first to be computed; the host chose it
-    std::int64_t position = 0;   // of that token: so many tokens are in the timeline
-    std::int32_t vocab = 0;      // ids from here on are never drawn
+    std::int32_t token = 0;     // the first to be computed; the host chose it
+    std::int64_t position = 0;  // of that token: so many tokens are in the timeline
+    std::int32_t vocab = 0;     // ids from here on are never drawn
     const SamplingParams* sampling = nullptr;
     std::span<const std::int32_t> generated;  // the reply so far, for the penalties; ends in `token`
     std::span<const std::int32_t> stops;      // at most 8; after one is drawn, further steps change nothing

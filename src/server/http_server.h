@@ -110,7 +110,7 @@ class HttpServer {
   std::atomic<ChatService*> service_ = nullptr;
   std::map<std::string, std::string> methods_;  // of each path
   std::set<std::string> public_paths_{"/health"};
-  mutable std::atomic<int> in_flight_ = 0;      // requests that are being answered
+  mutable std::atomic<int> in_flight_ = 0;  // requests that are being answered
   std::atomic<bool> stopping_ = false;
   std::atomic<bool> ended_ = false;
   std::thread thread_;
