@@ -166,7 +166,8 @@ def streams(browser, url):
         }""")
         page.send(LONG_STORY)
         page.done()
-        assert page.evaluate("() => seen.size") > 3
+        lengths = page.evaluate("() => [...seen]")
+        assert len([length for length in lengths if length > 0]) > 1, lengths  # it was seen unfinished
         expect(page.locator(".message .costs").last).to_contain_text("tokens/s")
 
 
