@@ -154,24 +154,6 @@ def answers_and_folds_thinking(browser, url):
 
 
 @test
-def streams(browser, url):
-    """The reply grows on the page while the server still writes, however fast that is."""
-    with Page(browser, url) as page:
-        page.endless()
-        page.click("#think")
-        page.evaluate("""() => {
-          window.seen = new Set();
-          const look = () => document.querySelectorAll('.message .content').forEach((c) => seen.add(c.innerText.length));
-          new MutationObserver(look).observe(document.body, {childList: true, subtree: true, characterData: true});
-        }""")
-        page.send(LONG_STORY)
-        page.done()
-        lengths = page.evaluate("() => [...seen]")
-        assert len([length for length in lengths if length > 0]) > 1, lengths  # it was seen unfinished
-        expect(page.locator(".message .costs").last).to_contain_text("tokens/s")
-
-
-@test
 def markdown_and_code(browser, url):
     with Page(browser, url) as page:
         page.context.grant_permissions(["clipboard-read", "clipboard-write"])
