@@ -45,10 +45,11 @@ TEST(DemoTools, WrongCallsAreAnswered) {
 }
 
 class ChatFileTest : public testing::Test {
- protected:
+ public:
   ChatFileTest() : file_(std::filesystem::temp_directory_path() / ("lily_chat_" + std::to_string(::getpid()))) {}
   ~ChatFileTest() override { std::filesystem::remove(file_); }
 
+ protected:
   std::string error_of(const char* content) {
     std::ofstream(file_) << content;
     try {

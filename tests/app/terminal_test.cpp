@@ -206,9 +206,11 @@ TEST(Input, ContinuesAfterBackslashesAndInQuotes) {
 }
 
 class HistoryFile : public testing::Test {
- protected:
+ public:
   HistoryFile() : folder_(std::filesystem::temp_directory_path() / ("lily_history_" + std::to_string(::getpid()))) {}
   ~HistoryFile() override { std::filesystem::remove_all(folder_); }
+
+ protected:
   std::filesystem::path file() const { return folder_ / "state" / "chat_history"; }
 
  private:

@@ -22,8 +22,8 @@ const char* const kTools = R"([
   {"type": "function", "function": {"name": "now"}}])";
 
 const std::vector<ToolDefinition>& tools() {
-  static const std::vector<ToolDefinition> all = tools_from_json(nlohmann::ordered_json::parse(kTools));
-  return all;
+  static const std::vector<ToolDefinition> kAll = tools_from_json(nlohmann::ordered_json::parse(kTools));
+  return kAll;
 }
 
 // The reply as one line: reasoning in {}, content as it is, calls as [name arguments], ! after a call that was cut off.
@@ -258,14 +258,18 @@ TEST(ReplyParser, IdsDiffer) {
 }
 
 TEST(ToolDefinition, SchemasThatAreNoSchemasSayNothing) {
-  for (const char* schema :
-       {"[]", "{\"properties\": []}", "{\"properties\": {\"a\": 5}}", "{\"properties\": {\"a\": true}}",
-        "{\"properties\": {\"a\": {\"type\": \"wat\"}}}", "{\"properties\": {\"a\": {\"$ref\": \"#/x\"}}}",
-        "{\"properties\": {\"a\": {\"$ref\": \"#/properties/a\"}}}",
-        "{\"properties\": {\"a\": {\"anyOf\": [{\"$ref\": \"#/properties/a\"}, {\"$ref\": "
-        "\"#/properties/a\"}, {\"$ref\": \"#/properties/a\"}]}}}"}) {
-    const auto tool = ToolDefinition::from_json(
-        nlohmann::ordered_json::parse(std::string("{\"name\": \"g\", \"parameters\": ") + schema + "}"));
+  const std::vector<std::string> schemas = {
+      R"([])",
+      R"({"properties": []})",
+      R"({"properties": {"a": 5}})",
+      R"({"properties": {"a": true}})",
+      R"({"properties": {"a": {"type": "wat"}}})",
+      R"({"properties": {"a": {"$ref": "#/x"}}})",
+      R"({"properties": {"a": {"$ref": "#/properties/a"}}})",
+      R"({"properties": {"a": {"anyOf": [{"$ref": "#/properties/a"}, {"$ref": "#/properties/a"}]}}})"};
+  for (const std::string& schema : schemas) {
+    const auto tool =
+        ToolDefinition::from_json(nlohmann::ordered_json::parse(R"({"name": "g", "parameters": )" + schema + "}"));
     EXPECT_EQ(tool.types("a").to_json("5"), "5") << schema;
     EXPECT_EQ(tool.types("a").to_json("x"), "\"x\"") << schema;
   }
