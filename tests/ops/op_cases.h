@@ -16,9 +16,9 @@ namespace lily::op_cases {
 using Random = std::mt19937;
 
 inline std::vector<float> normal_values(Random& random, std::int64_t count, float deviation = 1.0F) {
-  std::normal_distribution<float> normal(0.0F, deviation);
+  std::normal_distribution<float> normal;
   std::vector<float> values(static_cast<std::size_t>(count));
-  for (float& value : values) value = normal(random);
+  for (float& value : values) value = deviation * normal(random);
   return values;
 }
 

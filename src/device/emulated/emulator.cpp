@@ -82,8 +82,10 @@ class Emulator::State {
   void leave(bool for_good = false);
   static void body();
   void wake(Waiting what, unsigned from, unsigned to);
-  [[noreturn]] void fail(const std::string& what);
   [[noreturn]] void fail_at(const char* what, Where first, Where second);
+  // A thread that fails never runs on, so its stack must own no memory by then: first record(), then abandon().
+  void record(const std::string& what);
+  [[noreturn]] void abandon();
 
   std::mt19937_64 random_;
   std::deque<Fiber> fibers_;
@@ -117,16 +119,20 @@ namespace {
 constinit thread_local Emulator::State* active = nullptr;
 }
 
-void Emulator::State::fail(const std::string& what) {
+void Emulator::State::record(const std::string& what) {
   const Lane& lane = now_->lane;
   failure_ = fmt::format("{}: {} (threadgroup {},{},{}, thread {})", entry_->name, what, lane.group.x, lane.group.y,
                          lane.group.z, lane.thread);
+}
+
+void Emulator::State::abandon() {
   leave(true);
   std::abort();
 }
 
 void Emulator::State::fail_at(const char* what, Where first, Where second) {
-  fail(fmt::format("{}: {} and {}", what, place(first), place(second)));
+  record(fmt::format("{}: {} and {}", what, place(first), place(second)));
+  abandon();
 }
 
 void Emulator::State::enter(Fiber& fiber) {
@@ -152,7 +158,10 @@ void Emulator::State::body() {
   state.group_.acquire();
   if (!state.entry_->prefetches) state.inputs_ready();
   state.entry_->run_thread(state.arguments_);
-  if (!fiber.inputs_ready) state.fail("a thread left without wait_for_inputs()");
+  if (!fiber.inputs_ready) {
+    state.record("a thread left without wait_for_inputs()");
+    state.abandon();
+  }
   state.end_.release();
   fiber.waiting = Waiting::kDone;
   --state.live_;
@@ -177,7 +186,8 @@ void* Emulator::State::threadgroup_memory(const void* site, std::size_t size) {
   memory_used_ += rounded;
   const std::size_t most = std::max(kThreadgroupMemory, entry_->large_memory);
   if (memory_used_ > most || blocks_.size() * kRedZone >= kRedZones) {
-    fail(fmt::format("{} bytes of threadgroup memory, {} at most", memory_used_, most));
+    record(fmt::format("{} bytes of threadgroup memory, {} at most", memory_used_, most));
+    abandon();
   }
   if (!blocks_.empty()) memory_top_ -= kRedZone;
   memory_top_ -= rounded;  // the first block ends at the guard page, but for its alignment
