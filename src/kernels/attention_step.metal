@@ -6,16 +6,8 @@
 // A threadgroup takes one split of one key/value head. Its simdgroups stand in rows of 4 query heads (a row of the
 // cache is read once for 4 heads) and in STREAMS columns that share out the split's tokens. A lane holds D / 32
 // dimensions. Split 0 takes the new token too.
-#include "attention.h"
-#include "step_state.h"
+#include "attention_step.h"
 #include "stream.h"
-
-struct AttentionStep {
-  uint heads;  // query heads
-  uint kv_heads;
-  uint splits;
-  float eps;
-};
 
 template <int D, int SIMDGROUPS>
 struct AttentionStepMemory {
@@ -49,8 +41,8 @@ kernel void attention_step(device const float* projected [[buffer(0)]], device c
                            device const StepState* step [[buffer(4)]], device bfloat* keys [[buffer(5)]],
                            device bfloat* values [[buffer(6)]], device float* part_o [[buffer(7)]],
                            device float* part_ml [[buffer(8)]], constant AttentionStep& p [[buffer(9)]],
-                           uint3 group [[threadgroup_position_in_grid]], uint sg [[simdgroup_index_in_threadgroup]],
-                           uint lane [[thread_index_in_simdgroup]]) {
+                           uint3 group [[threadgroup_position_in_grid]], uint tid [[thread_index_in_threadgroup]],
+                           uint sg [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {
   constexpr int N = D / 32, QUADS = GROUP / 4, SIMDGROUPS = QUADS * STREAMS;
   using Memory = AttentionStepMemory<D, SIMDGROUPS>;
   SHARED(Memory, mem);
@@ -68,6 +60,7 @@ kernel void attention_step(device const float* projected [[buffer(0)]], device c
     read_rows<N>(head_keys, stride, t, end - 1, lane, k);
     read_rows<N>(head_values, stride, t, end - 1, lane, v);
   }
+  let_next_start();
   wait_for_inputs();
 
   device const float* turn = turns + ulong(position) * ROTARY;

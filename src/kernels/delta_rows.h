@@ -2,7 +2,7 @@
 //
 //   conv_rows     q, k, v of the chunk [rows, channels] in bf16: silu(conv), q and k with their norms and scales
 //   conv_ring     the chunk's last inputs into the ring, by position
-//   gate_rows     g and beta [rows, value heads] in float32
+//   gate_rows     log g and beta [rows, 2, value heads] in float32
 //   delta_rows    the recurrence; y [rows, value rows] in bf16
 //   gated_norm_rows   rms_norm(y, norm) * silu(z) in operand order
 #pragma once

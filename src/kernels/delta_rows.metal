@@ -11,7 +11,58 @@ template <int DK, int STEP>
 struct DeltaRowsMemory {
   float q[STEP][DK], k[STEP][DK];
   float v[STEP][32];
-  float g[STEP], beta[STEP], qk[STEP];
+  float log_g[STEP], beta[STEP], qk[STEP];
+};
+
+// What a thread brings of STEP tokens, asked for while the tokens before them are computed. Past the last row the row
+// itself is read again.
+template <int DK, int STEP, int THREADS>
+struct DeltaRowsInput {
+  static constant constexpr int kWords = STEP * DK / 4 / THREADS, kValues = STEP * 32 / THREADS;
+  static_assert(kWords > 0 && kValues > 0 && STEP <= THREADS, "each thread has a part");
+  vec<uint, 4> qk[kWords];
+  bfloat v[kValues];
+  float log_g, beta;
+
+  METAL_FUNC void load(device const bfloat* qkv, device const float* gates, constant DeltaRows& p, uint head,
+                       uint group, uint channels, uint key_rows, uint t0, uint tid) {
+    const uint last = p.rows - 1, key_head = head / (p.value_heads / p.key_heads);
+    METAL_PRAGMA_UNROLL
+    for (uint i = 0; i < kWords; ++i) {
+      const uint word = tid + i * THREADS, t = min(t0 + word / (DK / 4), last), part = word / (DK / 8) % 2;
+      qk[i] = *(device const vec<uint, 4>*)(qkv + ulong(t) * channels + part * key_rows + key_head * DK +
+                                            word % (DK / 8) * 8);
+    }
+    METAL_PRAGMA_UNROLL
+    for (uint i = 0; i < kValues; ++i) {
+      const uint value = tid + i * THREADS, t = min(t0 + value / 32, last);
+      v[i] = qkv[ulong(t) * channels + 2 * key_rows + head * DK + group * 32 + value % 32];
+    }
+    const uint t = min(t0 + tid % STEP, last);
+    log_g = gates[t * 2 * p.value_heads + head];
+    beta = gates[(t * 2 + 1) * p.value_heads + head];
+  }
+  METAL_FUNC void put(threadgroup DeltaRowsMemory<DK, STEP>& mem, uint tid) {
+    METAL_PRAGMA_UNROLL
+    for (uint i = 0; i < kWords; ++i) {
+      const uint word = tid + i * THREADS, t = word / (DK / 4), column = word % (DK / 8) * 8;
+      threadgroup float* to = (word / (DK / 8) % 2 == 0 ? mem.q[t] : mem.k[t]) + column;
+      METAL_PRAGMA_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        to[2 * j] = low_half(qk[i][j]);
+        to[2 * j + 1] = high_half(qk[i][j]);
+      }
+    }
+    METAL_PRAGMA_UNROLL
+    for (uint i = 0; i < kValues; ++i) {
+      const uint value = tid + i * THREADS;
+      mem.v[value / 32][value % 32] = float(v[i]);
+    }
+    if (tid < STEP) {
+      mem.log_g[tid] = log_g;
+      mem.beta[tid] = beta;
+    }
+  }
 };
 
 template <int DK, int DV, int LANES, int STEP>
@@ -19,11 +70,11 @@ kernel void delta_rows(device const bfloat* qkv [[buffer(0)]], device const floa
                        device float* state [[buffer(2)]], device bfloat* y [[buffer(3)]],
                        constant DeltaRows& p [[buffer(4)]], uint3 group [[threadgroup_position_in_grid]],
                        uint tid [[thread_index_in_threadgroup]]) {
-  static_assert(STEP <= 32, "a row for each token");
+  static_assert(STEP <= 32 && DK == DV, "a row for each token");
   constexpr int N = DK / LANES, THREADS = 32 * LANES, QUADS = N / 4;
   using Memory = DeltaRowsMemory<DK, STEP>;
   SHARED(Memory, mem);
-  const uint head = group.y, key_head = head / (p.value_heads / p.key_heads);
+  const uint head = group.y;
   const uint lane = tid % LANES, r = tid / LANES, row = group.x * 32 + r;
   const uint key_rows = p.key_heads * DK, channels = 2 * key_rows + p.value_heads * DV;
   device float* own = state + (ulong(head) * DV + row) * DK;
@@ -35,25 +86,14 @@ kernel void delta_rows(device const bfloat* qkv [[buffer(0)]], device const floa
     METAL_PRAGMA_UNROLL
     for (int i = 0; i < 4; ++i) s[4 * j + i] = four[i];
   }
+  DeltaRowsInput<DK, STEP, THREADS> input;
+  input.load(qkv, gates, p, head, group.x, channels, key_rows, 0, tid);
   for (uint t0 = 0; t0 < p.rows; t0 += STEP) {
     const uint tokens = min(uint(STEP), p.rows - t0);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (uint i = tid; i < tokens * (DK / 8) * 2; i += THREADS) {
-      const uint t = i / (DK / 4), part = i / (DK / 8) % 2, column = i % (DK / 8) * 8;
-      float v[8];
-      read_bf16x8(qkv + ulong(t0 + t) * channels + part * key_rows + key_head * DK + column, v);
-      threadgroup float* to = (part == 0 ? mem.q[t] : mem.k[t]) + column;
-      METAL_PRAGMA_UNROLL
-      for (int j = 0; j < 8; ++j) to[j] = v[j];
-    }
-    for (uint i = tid; i < tokens * 32; i += THREADS)
-      mem.v[i / 32][i % 32] =
-          float(qkv[ulong(t0 + i / 32) * channels + 2 * key_rows + head * DV + group.x * 32 + i % 32]);
-    if (tid < tokens) {
-      mem.g[tid] = gates[(t0 + tid) * 2 * p.value_heads + head];
-      mem.beta[tid] = gates[((t0 + tid) * 2 + 1) * p.value_heads + head];
-    }
+    input.put(mem, tid);
     threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (t0 + STEP < p.rows) input.load(qkv, gates, p, head, group.x, channels, key_rows, t0 + STEP, tid);
     // k q of each token, by the lanes of one row. All lanes take part: shuffles need them.
     const uint token = min(r, tokens - 1);
     float dot = 0.f;
@@ -82,7 +122,7 @@ kernel void delta_rows(device const bfloat* qkv [[buffer(0)]], device const floa
         dot_k += simd_shuffle_xor(dot_k, ushort(step));
         dot_q += simd_shuffle_xor(dot_q, ushort(step));
       }
-      const float g = mem.g[t], u = mem.beta[t] * (mem.v[t][r] - g * dot_k);
+      const float g = exp(mem.log_g[t]), u = mem.beta[t] * (mem.v[t][r] - g * dot_k);
       if (lane == 0) y[ulong(t0 + t) * p.value_heads * DV + head * DV + row] = bfloat(g * dot_q + u * mem.qk[t]);
       METAL_PRAGMA_UNROLL
       for (int i = 0; i < N; ++i) s[i] = g * s[i] + u * k[i];

@@ -1,4 +1,4 @@
-// g = exp(-exp(A_log) softplus(a + dt_bias)), beta = sigmoid(b): gates [rows, 2, value heads], g first.
+// log g = -exp(A_log) softplus(a + dt_bias), beta = sigmoid(b): gates [rows, 2, value heads], log g first.
 #include "delta_rows.h"
 #include "numeric.h"
 
@@ -11,7 +11,7 @@ kernel void gate_rows(device const bfloat* projected [[buffer(0)]], device const
   if (row >= p.rows) return;
   device const bfloat* ba = projected + ulong(row + 1) * p.stride - 2 * p.value_heads;
   const float b = float(ba[head]), a = float(ba[p.value_heads + head]);
-  gates[row * 2 * p.value_heads + head] = exp(-exp(A_log[head]) * softplus(a + dt_bias[head]));
+  gates[row * 2 * p.value_heads + head] = -exp(A_log[head]) * softplus(a + dt_bias[head]);
   gates[(row * 2 + 1) * p.value_heads + head] = sigmoid(b);
 }
 ENTRY(gate_rows_128, 128, gate_rows<128>)

@@ -17,14 +17,21 @@ struct GatedDeltaStep {
   float eps;
 };
 
-// silu(conv) of one channel at `position`; `now` is this token's input.
-METAL_FUNC float convolve(device const float* ring, device const float* taps, uint channels, uint channel,
-                          uint position, float now) {
-  const vec<float, 4> tap = ((device const vec<float, 4>*)taps)[channel];
-  float sum = tap[3] * now;
+// One channel's conv: its taps and its last three inputs, known before the token's own.
+struct ConvChannel {
+  vec<float, 4> tap;
+  float past[3];
+};
+METAL_FUNC ConvChannel conv_channel(device const float* ring, device const float* taps, uint channels, uint channel,
+                                    uint position) {
+  ConvChannel c;
+  c.tap = ((device const vec<float, 4>*)taps)[channel];
   METAL_PRAGMA_UNROLL
-  for (uint i = 0; i < 3; ++i) sum += tap[i] * ring[((position + i + 1) % 4) * channels + channel];
-  return silu(sum);
+  for (uint i = 0; i < 3; ++i) c.past[i] = ring[((position + i + 1) % 4) * channels + channel];
+  return c;
+}
+METAL_FUNC float convolve(ConvChannel c, float now) {
+  return silu(c.tap[0] * c.past[0] + c.tap[1] * c.past[1] + c.tap[2] * c.past[2] + c.tap[3] * now);
 }
 
 template <int DK, int DV, int SIMDGROUPS>
@@ -51,6 +58,14 @@ kernel void gated_delta_step(device const float* projected [[buffer(0)]], device
   const uint position = step->position;
   const bool stopped = step->stopped != 0;
   const float decay = exp(A_log[head]), bias = dt_bias[head];
+  ConvChannel q_conv[N], k_conv[N];
+  METAL_PRAGMA_UNROLL
+  for (int i = 0; i < N; ++i) {
+    q_conv[i] = conv_channel(ring, taps, channels, q_channel + i, position);
+    k_conv[i] = conv_channel(ring, taps, channels, k_channel + i, position);
+  }
+  const ConvChannel v_conv = conv_channel(ring, taps, channels, v_channel, position);
+  let_next_start();
   wait_for_inputs();
 
   const float b = projected[channels + p.value_heads * DV + head];
@@ -61,10 +76,10 @@ kernel void gated_delta_step(device const float* projected [[buffer(0)]], device
   for (int i = 0; i < N; ++i) {
     q_now[i] = projected[q_channel + i];
     k_now[i] = projected[k_channel + i];
-    q[i] = convolve(ring, taps, channels, q_channel + i, position, q_now[i]);
-    k[i] = convolve(ring, taps, channels, k_channel + i, position, k_now[i]);
+    q[i] = convolve(q_conv[i], q_now[i]);
+    k[i] = convolve(k_conv[i], k_now[i]);
   }
-  const float v = convolve(ring, taps, channels, v_channel, position, v_now);
+  const float v = convolve(v_conv, v_now);
   device float* slot = ring + position % 4 * channels;
   if (!stopped && lane % 2 == 0 && lane < 16) slot[v_channel] = v_now;
   if (!stopped && group.x == 0 && sg == 0 && head % ratio == 0) {

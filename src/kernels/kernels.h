@@ -10,6 +10,12 @@
 #include "kernels/conv_ring.metal"
 #include "kernels/conv_rows.metal"
 #include "kernels/copy.metal"
+#include "kernels/cuda/attention_rows_mma.metal"
+#include "kernels/cuda/attention_step_mma.metal"
+#include "kernels/cuda/delta_chunks_mma.metal"
+#include "kernels/cuda/experts_rows_mma.metal"
+#include "kernels/cuda/project_rows_mma.metal"
+#include "kernels/cuda/step_mma.metal"
 #include "kernels/delta_rows.metal"
 #include "kernels/embed.metal"
 #include "kernels/experts_combine.metal"
@@ -33,10 +39,6 @@
 #include "kernels/select_token.metal"
 #include "kernels/tile_probe.metal"
 #include "kernels/zero.metal"
-#include "kernels/cuda/attention_rows_mma.metal"
-#include "kernels/cuda/experts_rows_mma.metal"
-#include "kernels/cuda/project_rows_mma.metal"
-#include "kernels/cuda/step_mma.metal"
 
 // Last: MSL's words are macros until here.
 #include "kernels/shim/host/undefine_msl.h"

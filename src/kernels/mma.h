@@ -37,12 +37,27 @@ METAL_FUNC void load_matrices(thread uint* r, threadgroup const bfloat* row) {
                  : "memory");
   }
 }
-// Starts a copy of 16 bytes, zeros unless `valid`; finish_copies waits until at most N groups of copies are under way.
+// Starts a copy of 16 bytes (zeros unless `valid`), or of BYTES: 4, 8 or 16; finish_copies waits until at most N groups
+// of copies are under way.
 METAL_FUNC void start_copy(threadgroup bfloat* to, device const bfloat* from, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                :
                : "r"(uint(__cvta_generic_to_shared(to))), "l"(from), "r"(valid ? 16 : 0)
                : "memory");
+}
+template <int BYTES>
+METAL_FUNC void start_copy(threadgroup void* to, device const void* from) {
+  if (BYTES == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                 :
+                 : "r"(uint(__cvta_generic_to_shared(to))), "l"(from)
+                 : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
+                 :
+                 : "r"(uint(__cvta_generic_to_shared(to))), "l"(from), "n"(BYTES)
+                 : "memory");
+  }
 }
 METAL_FUNC void end_copy_group() {
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -50,6 +65,12 @@ METAL_FUNC void end_copy_group() {
 template <int N>
 METAL_FUNC void finish_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+// An 8 x 8 matrix of bf16, two neighbours of row lane / 4 a lane, to its transpose.
+METAL_FUNC uint transpose_matrix(uint pair) {
+  uint r;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(pair));
+  return r;
 }
 METAL_FUNC uint fma_pair(uint a, uint b, uint c) {
   uint d;
@@ -110,9 +131,21 @@ inline void start_copy(bfloat* to, const bfloat* from, bool valid) {
     std::memset(to, 0, 16);
   }
 }
+template <int BYTES>
+void start_copy(void* to, const void* from) {
+  std::memcpy(to, from, BYTES);
+}
 inline void end_copy_group() {}
 template <int N>
 void finish_copies() {}
+inline uint transpose_matrix(uint pair, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  const std::uint64_t* all = lily::emulated::exchange(pair, {file, line});
+  const unsigned lane = lily::emulated::self->lane, g = lane / 4, t = lane % 4 * 2;
+  const auto at = [&](unsigned row, unsigned column) {
+    return static_cast<uint>(all[row * 4 + column / 2] >> (column % 2 * 16)) & 0xffffU;
+  };
+  return pair_of_bits(at(t, g), at(t + 1, g));
+}
 inline uint fma_pair(uint a, uint b, uint c) {
   const auto part = [](uint pair, int i) { return as_type<float>(i == 0 ? pair << 16 : pair & 0xffff0000U); };
   return pair_of_bits(bfloat(part(a, 0) * part(b, 0) + part(c, 0)).bits,

@@ -73,6 +73,21 @@ METAL_FUNC float simd_sum_of_16(thread float* v, uint lane) {
   return v[0] + simd_shuffle_xor(v[0], ushort(1));
 }
 
+// How many lanes before this one have `v`, and how many in all.
+#if defined(__CUDACC__)
+METAL_FUNC uint lanes_before(bool v, uint lane, thread uint& all) {
+  const uint mask = __ballot_sync(~0u, v);
+  all = popcount(mask);
+  return popcount(mask & ((1u << lane) - 1u));
+}
+#else
+METAL_FUNC uint lanes_before(bool v, uint, thread uint& all) {
+  const uint one = v ? 1u : 0u;
+  all = simd_sum(one);
+  return simd_prefix_exclusive_sum(one);
+}
+#endif
+
 // A float's bits, reordered so that unsigned comparison orders as the floats do.
 METAL_FUNC uint ordered_bits(float x) {
   const uint u = as_type<uint>(x);

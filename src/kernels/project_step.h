@@ -1,10 +1,14 @@
 // out = rms_norm(x, norm) W^T for one row x; the kernel that project_step.metal and cuda/step_mma.metal instantiate.
 //
-// A threadgroup makes 16 rows of out; each simdgroup takes slices of the columns. The sum of squares is made beside the
-// product and applied at the end: rms_norm only scales the result.
+// A threadgroup makes T::kRows rows of out; each simdgroup takes slices of the columns. The sum of squares is made
+// beside the product and applied at the end: rms_norm only scales the result.
 #pragma once
 
 #include "gemv.h"
+
+#ifndef STEP_SHARED  // src/kernels/cuda/step_mma.metal needs more memory than SHARED gives
+#define STEP_SHARED SHARED
+#endif
 
 struct ProjectStep {
   uint rows;
@@ -15,7 +19,7 @@ struct ProjectStep {
 template <class T, int SIMDGROUPS>
 struct ProjectStepMemory {
   typename T::Stage stage[SIMDGROUPS];
-  float part[SIMDGROUPS][16];
+  float part[SIMDGROUPS][T::kRows];
   float squares[SIMDGROUPS];
 };
 
@@ -39,21 +43,22 @@ kernel void project_step(device const uint* codes [[buffer(0)]], device const bf
                          uint tid [[thread_index_in_threadgroup]], uint sg [[simdgroup_index_in_threadgroup]],
                          uint lane [[thread_index_in_simdgroup]]) {
   using Memory = ProjectStepMemory<T, SIMDGROUPS>;
-  SHARED(Memory, mem);
+  STEP_SHARED(Memory, mem);
   const uint columns = COLUMNS > 0 ? COLUMNS : p.columns;
-  const uint first_row = group.x * 16;
+  const uint first_row = group.x * T::kRows;
   const QuantizedRows w = quantized_rows(codes, scales, biases, p.rows, columns);
   float squares = 0.f;
   T tile;
   tile.zero();
-  tile.load(w, first_row, sg, lane);
+  tile.load(w, first_row, sg, mem.stage[sg], lane);
   float weight[T::kValues];
   read_slice<T::kValues, COLUMNS == 0>(norm, sg * T::kSlice + lane * T::kValues, columns, weight);
+  let_next_start();
   wait_for_inputs();
   for (uint slice = sg; slice * T::kSlice < columns; slice += SIMDGROUPS) {
     const uint first = slice * T::kSlice + lane * T::kValues;
     if (slice != sg) {
-      tile.load(w, first_row, slice, lane);
+      tile.load(w, first_row, slice, mem.stage[sg], lane);
       read_slice<T::kValues, COLUMNS == 0>(norm, first, columns, weight);
     }
     float v[T::kValues];
@@ -63,13 +68,14 @@ kernel void project_step(device const uint* codes [[buffer(0)]], device const bf
       squares += v[i] * v[i];
       v[i] *= weight[i];
     }
-    tile.add(v, mem.stage[sg], lane);
+    tile.prepare(v, mem.stage[sg], lane);
+    tile.multiply(mem.stage[sg], lane);
   }
   tile.finish(mem.part[sg], lane);
   squares = simd_sum(squares);
   if (lane == 0) mem.squares[sg] = squares;
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  if (tid < 16 && first_row + tid < p.rows) {
+  if (tid < T::kRows && first_row + tid < p.rows) {
     float total = 0.f, square = 0.f;
     for (int s = 0; s < SIMDGROUPS; ++s) {
       total += mem.part[s][tid];

@@ -19,6 +19,7 @@ kernel void route_rows(device const float* logits [[buffer(0)]], device uint* id
   if (row >= p.rows) return;
   device const float* mine = logits + ulong(row) * (p.experts + 1);
   choose_experts(mine, p.experts, p.count, mem.top[sg], lane);
+  share_experts(p.count, mem.top[sg], lane);
   if (lane < p.count) {
     const uint id = mem.top[sg].id[lane];
     ids[row * p.count + lane] = id;

@@ -17,10 +17,10 @@ struct RouteStep {
   float eps;
 };
 
-template <class Stage, int SIMDGROUPS>
+template <class Stage, int SIMDGROUPS, int ROWS>
 struct RouteMemory {
   Stage stage[SIMDGROUPS];
-  float part[SIMDGROUPS][16];
+  float part[SIMDGROUPS][ROWS];
   float squares[SIMDGROUPS];
 };
 
@@ -33,13 +33,14 @@ METAL_FUNC void normed_share(QuantizedRows w, uint first_row, device const float
   float weight[T::kValues], sum = 0.f;
   T tile;
   tile.zero();
-  tile.load(w, first_row, first_slice, lane);
+  tile.load(w, first_row, first_slice, stage, lane);
   read_slice<T::kValues, RAGGED>(norm, first_slice * T::kSlice + lane * T::kValues, w.columns, weight);
+  let_next_start();
   wait_for_inputs();
   for (uint slice = first_slice; slice * T::kSlice < w.columns; slice += step) {
     const uint first = slice * T::kSlice + lane * T::kValues;
     if (slice != first_slice) {
-      tile.load(w, first_row, slice, lane);
+      tile.load(w, first_row, slice, stage, lane);
       read_slice<T::kValues, RAGGED>(norm, first, w.columns, weight);
     }
     float v[T::kValues];
@@ -49,7 +50,8 @@ METAL_FUNC void normed_share(QuantizedRows w, uint first_row, device const float
       sum += v[i] * v[i];
       v[i] *= weight[i];
     }
-    tile.add(v, stage, lane);
+    tile.prepare(v, stage, lane);
+    tile.multiply(stage, lane);
   }
   tile.finish(part, lane);
   sum = simd_sum(sum);
@@ -67,8 +69,8 @@ kernel void route_step(device const uint* router_codes [[buffer(0)]], device con
                        device float* shared [[buffer(12)]], constant RouteStep& p [[buffer(13)]],
                        uint3 group [[threadgroup_position_in_grid]], uint tid [[thread_index_in_threadgroup]],
                        uint sg [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {
-  using Memory = RouteMemory<typename T8::Stage, SIMDGROUPS>;  // T4's is the same
-  SHARED(Memory, mem);
+  using Memory = RouteMemory<typename T8::Stage, SIMDGROUPS, T8::kRows>;  // T4's is the same
+  STEP_SHARED(Memory, mem);
   const uint columns = COLUMNS > 0 ? COLUMNS : p.columns, router_rows = p.experts + 1;
   const uint router_groups = (router_rows + 15) / 16;
   if (group.x < router_groups) {

@@ -96,6 +96,13 @@ TEST_P(AttentionStepTest, MatchesAtTheEdgesOfSplits) {
     run(kernels::attention_step_256, kernels::attention_merge_256, {16, 2, 256, 64}, position, 5);
 }
 
+TEST_P(AttentionStepTest, TensorCoresKeepFloat32) {
+  for (const std::int64_t position : {0, 1, 15, 16, 17, 80, 255, 256, 257})
+    run(kernels::attention_step_mma_256, kernels::attention_merge_256, {16, 2, 256, 64}, position, 5);
+  run(kernels::attention_step_mma_256, kernels::attention_merge_256, {8, 1, 256, 64}, 300, 1);
+  run(kernels::attention_step_mma_256, kernels::attention_merge_256, {6, 2, 256, 64}, 70, 40);
+}
+
 TEST_P(AttentionStepTest, MatchesForOtherShapes) {
   run(kernels::attention_step_256, kernels::attention_merge_256, {8, 1, 256, 64}, 100, 1);
   run(kernels::attention_step_256, kernels::attention_merge_256, {6, 2, 256, 64}, 70, 40);

@@ -1,9 +1,9 @@
 // out = A W^T for many rows and a quantised W on the tensor cores: 8 simdgroups make BM rows by 128 columns of out.
 //
-// A (operand order) comes into threadgroup memory by copies that run two steps of 64 columns ahead, W's codes into
-// registers one step ahead; they become bf16 in threadgroup memory while the step before is multiplied. One barrier a
-// step. Rows of 64 values are 8 chunks of 16 bytes; chunk c of row r stands at place c ^ (r % 8), so that neither
-// copies nor matrix loads meet in a bank.
+// A (operand order) and W's codes come into threadgroup memory by copies that run kDepth - 1 steps of 64 columns ahead,
+// codes one more; the codes of the next step become bf16 there while this step is multiplied. One barrier a step. A
+// thread copies the codes that it will make bf16 itself. Rows of 64 values are 8 chunks of 16 bytes; chunk c of row r
+// stands at place c ^ (r % 8), so that neither copies nor matrix loads meet in a bank.
 //
 // PAIRED: of the 16-column pieces of the tile the first 8 are rows of one matrix (gate), the others the same rows of
 // another (up), in operand order: a lane then holds gate and up of the same two neighbours of the result.
@@ -14,11 +14,19 @@
 
 constant constexpr uint kNoOperandRow = ~0u;
 
+// Steps that are in threadgroup memory at a time: short tiles have little to compute while data are on their way.
+template <int BM>
+struct GemmDepth {
+  static constant constexpr int kDepth = BM == 128 ? 3 : BM == 64 ? 4 : 6;
+};
+
 template <int BM>
 struct GemmMmaMemory {
-  bfloat a[3][BM * 64];
+  bfloat a[GemmDepth<BM>::kDepth][BM * 64];
   bfloat b[2][128 * 64];
-  uint rows[BM];  // of A
+  vec<uint, 4> codes[GemmDepth<BM>::kDepth + 1][256];
+  bfloat scales[2][2][128][8];  // of 8 steps, twice: scales, biases
+  uint rows[BM];                // of A
 };
 
 METAL_FUNC uint swizzled(uint row, uint chunk) {
@@ -33,9 +41,11 @@ struct GemmMma {
   static constant constexpr int kN = 128 / kColumnWarps / 8;  // 8-column pieces, an even number
   static constant constexpr int kCopies = BM / 32;            // a thread, of A, in a step
 
+  static constant constexpr int kDepth = GemmDepth<BM>::kDepth;
+
   float acc[kM][kN][4];
-  vec<uint, 4> code[BITS / 4];
-  bfloat scale, bias;
+  device const uint* code_row;  // of W, from the thread's columns on
+  device const bfloat *scale_row, *bias_row;
 
   // The tile's row of W (of one of both, if PAIRED) that a thread brings.
   METAL_FUNC static uint weight_row(uint j, uint first_column) {
@@ -43,20 +53,32 @@ struct GemmMma {
     return first_column + (PAIRED ? j / 16 * 8 + in_eight / 2 + in_eight % 2 * 4 : j);
   }
 
-  METAL_FUNC void load_codes(QuantizedRows w, uint row, uint k0, uint tid) {
-    device const uint* p = w.codes + (ulong(row) * w.columns + k0 + tid % 2 * 32) * BITS / 32;
-    METAL_PRAGMA_UNROLL
-    for (int i = 0; i < BITS / 4; ++i) code[i] = stream((device const vec<uint, 4>*)p + i);
-    const ulong group = ulong(row) * (w.columns / 64) + k0 / 64;
-    scale = w.scales[group];
-    bias = w.biases[group];
+  // 8-bit codes (the router's) go through registers when they are needed; they are few.
+  METAL_FUNC void start_codes(threadgroup vec<uint, 4>* to, uint step, uint tid) {
+    if (BITS == 4) start_copy<16>(to + tid, code_row + step * 8);
+  }
+  // Scales or biases of 8 steps from `step` on; rows whose length is no multiple of 16 bytes go without.
+  METAL_FUNC void start_scales(threadgroup GemmMmaMemory<BM>& mem, uint step, bool whole, uint tid) {
+    if (whole)
+      start_copy<16>(&mem.scales[step / 8 % 2][tid % 2][tid / 2][0], (tid % 2 == 0 ? scale_row : bias_row) + step);
   }
 
-  METAL_FUNC void put_codes(threadgroup bfloat* b, uint tid) {
-    const uint row = tid / 2;
+  METAL_FUNC void put_codes(threadgroup GemmMmaMemory<BM>& mem, uint step, bool whole, uint tid) {
+    const uint row = tid / 2, at = step / 8 % 2;
+    const bfloat scale = whole ? mem.scales[at][0][row][step % 8] : scale_row[step];
+    const bfloat bias = whole ? mem.scales[at][1][row][step % 8] : bias_row[step];
+    threadgroup bfloat* b = mem.b[step % 2];
     METAL_PRAGMA_UNROLL
-    for (uint i = 0; i < 4; ++i)
-      *(threadgroup vec<uint, 4>*)(b + swizzled(row, tid % 2 * 4 + i)) = BITS == 4 ? four_bits(i) : eight_bits(i);
+    for (uint i = 0; i < 4; ++i) {
+      vec<uint, 4> words;
+      if (BITS == 4) {
+        words = four_bits(((threadgroup const uint*)&mem.codes[step % (kDepth + 1)][tid])[i], pair_of(scale, scale),
+                          pair_of(bias, bias));
+      } else {
+        words = eight_bits(code_row + step * 16 + 2 * i, float(scale), float(bias));
+      }
+      *(threadgroup vec<uint, 4>*)(b + swizzled(row, tid % 2 * 4 + i)) = words;
+    }
   }
 
   METAL_FUNC void start_rows(device const bfloat* a, uint a_stride, thread const uint* rows, threadgroup bfloat* to,
@@ -67,7 +89,6 @@ struct GemmMma {
       const bool valid = rows[i] != kNoOperandRow;
       start_copy(to + swizzled(r, tid % 8), a + ulong(valid ? rows[i] : 0u) * a_stride + k0 + tid % 8 * 8, valid);
     }
-    end_copy_group();
   }
 
   METAL_FUNC void multiply(threadgroup const bfloat* a, threadgroup const bfloat* b, uint sg, uint lane) {
@@ -100,29 +121,35 @@ struct GemmMma {
     uint rows[kCopies];
     METAL_PRAGMA_UNROLL
     for (int i = 0; i < kCopies; ++i) rows[i] = mem.rows[tid / 8 + 32 * i];
-    const uint j = tid / 2, row = min(weight_row(j, first_column), w.rows - 1);
+    const uint j = tid / 2, row = min(weight_row(j, first_column), w.rows - 1), steps = w.columns / 64;
     const QuantizedRows own = PAIRED && j / 8 % 2 == 1 ? w2 : w;
-    const uint steps = w.columns / 64;
-    start_rows(a, a_stride, rows, mem.a[0], 0, tid);
-    if (steps > 1) {
-      start_rows(a, a_stride, rows, mem.a[1], 64, tid);
-    } else {
+    code_row = own.codes + (ulong(row) * w.columns + tid % 2 * 32) * BITS / 32;
+    scale_row = own.scales + ulong(row) * steps;
+    bias_row = own.biases + ulong(row) * steps;
+    const bool whole = steps % 8 == 0;
+    METAL_PRAGMA_UNROLL
+    for (uint step = 0; step < kDepth - 1; ++step) {
+      if (step == 0) {
+        start_scales(mem, 0, whole, tid);
+        start_codes(mem.codes[0], 0, tid);
+      }
+      if (step < steps) start_rows(a, a_stride, rows, mem.a[step], step * 64, tid);
+      if (step + 1 < steps) start_codes(mem.codes[step + 1], step + 1, tid);
       end_copy_group();
     }
-    load_codes(own, row, 0, tid);
-    put_codes(mem.b[0], tid);
-    if (steps > 1) load_codes(own, row, 64, tid);
+    finish_copies<kDepth - 2>();
+    threadgroup_barrier(mem_flags::mem_threadgroup);  // scales are brought by others
+    put_codes(mem, 0, whole, tid);
     for (uint step = 0; step < steps; ++step) {
-      finish_copies<1>();
+      finish_copies<kDepth - 2>();  // up to this step's rows and the next one's codes
       threadgroup_barrier(mem_flags::mem_threadgroup);
-      if (step + 2 < steps) {
-        start_rows(a, a_stride, rows, mem.a[(step + 2) % 3], (step + 2) * 64, tid);
-      } else {
-        end_copy_group();
-      }
-      if (step + 1 < steps) put_codes(mem.b[(step + 1) % 2], tid);
-      if (step + 2 < steps) load_codes(own, row, (step + 2) * 64, tid);
-      multiply(mem.a[step % 3], mem.b[step % 2], sg, lane);
+      const uint ahead = step + kDepth - 1;
+      if (step % 8 == 0 && step + 8 < steps) start_scales(mem, step + 8, whole, tid);
+      if (ahead < steps) start_rows(a, a_stride, rows, mem.a[ahead % kDepth], ahead * 64, tid);
+      if (ahead + 1 < steps) start_codes(mem.codes[(ahead + 1) % (kDepth + 1)], ahead + 1, tid);
+      end_copy_group();
+      if (step + 1 < steps) put_codes(mem, step + 1, whole, tid);
+      multiply(mem.a[step % kDepth], mem.b[step % 2], sg, lane);
     }
   }
 
@@ -135,24 +162,19 @@ struct GemmMma {
   }
 
  private:
-  METAL_FUNC vec<uint, 4> four_bits(uint i) {
-    const uint q = code[0][i], s = pair_of(scale, scale), b = pair_of(bias, bias);
+  METAL_FUNC static vec<uint, 4> four_bits(uint q, uint scales, uint biases) {
     vec<uint, 4> words;
     METAL_PRAGMA_UNROLL
     for (int j = 0; j < 4; ++j) {
       const uint raised = (q >> (4 * j) & 0x000f000fu) | 0x43004300u;  // 128 + code
-      words[j] = fma_pair(fma_pair(raised, 0x3f803f80u, 0xc300c300u), s, b);
+      words[j] = fma_pair(fma_pair(raised, 0x3f803f80u, 0xc300c300u), scales, biases);
     }
     return words;
   }
-  METAL_FUNC vec<uint, 4> eight_bits(uint i) {
-    const uint first = code[i / 2 * (BITS / 8)][i % 2 * 2], second = code[i / 2 * (BITS / 8)][i % 2 * 2 + 1];
+  METAL_FUNC static vec<uint, 4> eight_bits(device const uint* codes, float scale, float bias) {
     float v[8];
     METAL_PRAGMA_UNROLL
-    for (int j = 0; j < 4; ++j) {
-      v[j] = float(scale) * float((first >> (8 * j)) & 255u) + float(bias);
-      v[j + 4] = float(scale) * float((second >> (8 * j)) & 255u) + float(bias);
-    }
+    for (int j = 0; j < 8; ++j) v[j] = scale * float((codes[j / 4] >> (8 * (j % 4))) & 255u) + bias;
     return operand_words(v);
   }
 };

@@ -1,14 +1,29 @@
 // The decode kernels with the tensor cores' own instruction in the place of LaneTile: the same sums, a third of the
-// instructions. For CUDA (and the emulator) only; the sizes are the real model's.
+// instructions, and weights on their way in threadgroup memory before the inputs are there. For CUDA (and the emulator)
+// only; the sizes are the real model's.
+#undef STEP_SHARED
+#define STEP_SHARED LARGE_SHARED
+
 #include "../experts_down_step.h"
 #include "../experts_up_step.h"
 #include "../project_add_step.h"
 #include "../project_step.h"
 #include "../route_step.h"
 
-ENTRY_PREFETCH(project_step_q4_2048_mma, 256, project_step<MmaTile<4>, 2048, 8>)
-ENTRY_PREFETCH(project_add_step_q4_4096_mma, 512, project_add_step<MmaTile<4>, 4096, 16, 0>)
-ENTRY_PREFETCH(gated_project_add_step_q4_4096_mma, 512, project_add_step<MmaTile<4>, 4096, 16, 128>)
-ENTRY_PREFETCH(route_step_2048_mma, 512, route_step<MmaTile<8>, MmaTile<4>, 2048, 16>)
-ENTRY_PREFETCH(experts_up_step_q4_2048_mma, 512, experts_up_step<MmaTile<4>, 2048, 16>)
-ENTRY_PREFETCH(experts_down_step_q4_512_mma, 576, experts_down_step<MmaTile<4>, 512, 18>)
+using WideTile = MmaTile<4, 3>;
+using ThinTile = MmaTile<4, 1>;
+using ExpertsTile = MmaTile<4, 2>;
+using RouterTile = MmaTile<8, 1>;
+using ProjectMma = ProjectStepMemory<WideTile, 8>;
+using ProjectAddMma = ProjectAddMemory<ThinTile, 16>;
+using RouteMma = RouteMemory<RouterTile::Stage, 16, 16>;
+using ExpertsUpMma = ExpertsUpMemory<ExpertsTile, 16>;
+using ExpertsDownMma = ExpertsDownMemory<ThinTile, 18>;
+
+ENTRY_PREFETCH_LARGE(project_step_q4_2048_mma, 256, 4, ProjectMma, project_step<WideTile, 2048, 8>)
+ENTRY_PREFETCH_LARGE(project_add_step_q4_4096_mma, 512, 2, ProjectAddMma, project_add_step<ThinTile, 4096, 16, 0>)
+ENTRY_PREFETCH_LARGE(gated_project_add_step_q4_4096_mma, 512, 2, ProjectAddMma,
+                     project_add_step<ThinTile, 4096, 16, 128>)
+ENTRY_PREFETCH_LARGE(route_step_2048_mma, 512, 2, RouteMma, route_step<RouterTile, ThinTile, 2048, 16>)
+ENTRY_PREFETCH_LARGE(experts_up_step_q4_2048_mma, 512, 2, ExpertsUpMma, experts_up_step<ExpertsTile, 2048, 16>)
+ENTRY_PREFETCH_LARGE(experts_down_step_q4_512_mma, 576, 2, ExpertsDownMma, experts_down_step<ThinTile, 512, 18>)

@@ -18,7 +18,7 @@ struct GpuOptions {
   enum class TensorCores { kWhereFound, kNever, kEmulated };
   TensorCores tensor_cores = TensorCores::kWhereFound;
   /// Threadgroups that share one token's attention, over all key/value heads.
-  std::int64_t attention_groups = 128;
+  std::int64_t attention_groups = 132;
 };
 
 /// `device` must outlive the Ops. Throws Error when the model has a size that no kernel is there for.

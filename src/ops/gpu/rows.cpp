@@ -14,7 +14,14 @@ struct Tiling {
 };
 
 constexpr Tiling kTiling{32, 64}, kMmaTiling{128, 128}, kFlatMmaTiling{32, 128};
-constexpr std::int64_t kFlat = 48;  // rows up to which the flat tile is the better one
+constexpr std::int64_t kChunkedDelta = 32;  // rows from which chunks are faster than the scan
+
+/// Whether tiles of 32 rows are better than those of 128: when there are few rows, or too few tiles to fill a GPU.
+bool wants_flat(std::int64_t m, std::int64_t n) {
+  constexpr std::int64_t kFewRows = 48, kFewTiles = 200;
+  const Extent groups = kMmaTiling.groups(m, n);
+  return m <= kFewRows || std::int64_t{groups.x} * groups.y < kFewTiles;
+}
 
 }  // namespace
 
@@ -42,7 +49,7 @@ void GpuOps::project_rows(const Tensor& x, const Vector& norm, const Matrix& wei
   LILY_CHECK(weight.bits == 4);
   const auto n = normed_rows(x, norm);
   give_memory(out, Format::kBFloat16);
-  const bool flat = x.rows <= kFlat;
+  const bool flat = wants_flat(x.rows, weight.out);
   const Tiling tiling = !mma_ ? kTiling : flat ? kFlatMmaTiling : kMmaTiling;
   const auto& entry = !mma_  ? kernels::project_rows_q4
                       : flat ? kernels::project_rows_q4_mma_32
@@ -54,7 +61,7 @@ void GpuOps::project_rows(const Tensor& x, const Vector& norm, const Matrix& wei
 }
 
 void GpuOps::router_rows(const Buffer& n, const Matrix& router, std::int64_t rows, const Buffer& logits) {
-  const bool flat = rows <= kFlat;
+  const bool flat = wants_flat(rows, router.out);
   const Tiling tiling = !mma_ ? kTiling : flat ? kFlatMmaTiling : kMmaTiling;
   const auto& entry = !mma_  ? kernels::project_rows_q8_float
                       : flat ? kernels::project_rows_q8_float_mma_32
@@ -67,7 +74,7 @@ void GpuOps::router_rows(const Buffer& n, const Matrix& router, std::int64_t row
 
 void GpuOps::project_add_rows(const Activations& in, const Matrix& weight, Tensor& x) {
   LILY_CHECK(weight.bits == 4 && in.format == Format::kBFloat16 && in.operand_order);
-  const bool flat = x.rows <= kFlat;
+  const bool flat = wants_flat(x.rows, weight.out);
   const Tiling tiling = !mma_ ? kTiling : flat ? kFlatMmaTiling : kMmaTiling;
   const auto& entry = !mma_  ? kernels::project_add_rows_q4
                       : flat ? kernels::project_add_rows_q4_mma_32
@@ -77,6 +84,22 @@ void GpuOps::project_add_rows(const Activations& in, const Matrix& weight, Tenso
                    w.scales, w.biases, in.buffer->view<bfloat>(), floats(x),
                    ProjectRows{u32(x.rows), u32(weight.out), u32(weight.in)});
 }
+
+namespace {
+
+/// The delta rule by chunks of 64 tokens: the factors of all chunks at once, then from chunk to chunk.
+void delta_chunks(Device& device, BufferPool& pool, View<bfloat> qkv, View<float> gates, View<float> state,
+                  View<bfloat> y, const DeltaRows& p) {
+  const unsigned chunks = groups_of(p.rows, kChunk);
+  const std::size_t count = std::size_t{chunks} * p.value_heads;
+  const auto factors = pool.take(count * sizeof(DeltaFactors)), decays = pool.take(count * sizeof(DeltaDecays));
+  device.dispatch(kernels::delta_prepare_mma_128, {.groups = {chunks, p.value_heads}}, qkv, gates,
+                  factors->view<DeltaFactors>(), decays->view<DeltaDecays>(), p);
+  device.dispatch(kernels::delta_chunks_mma_128, {.groups = {kDelta / 32, p.value_heads}}, qkv,
+                  factors->view<DeltaFactors>(), decays->view<DeltaDecays>(), state, y, p);
+}
+
+}  // namespace
 
 void GpuOps::gated_delta_rows(const Tensor& projected, const GatedDeltaWeights& weights, std::int64_t layer,
                               Batch batch, Tensor& out) {
@@ -106,9 +129,13 @@ void GpuOps::gated_delta_rows(const Tensor& projected, const GatedDeltaWeights& 
                      state.conv_ring(layer), u32(channels), p);
     device_.dispatch(kernels::gate_rows_128, {.groups = {groups_of(segment.rows * heads, 128)}}, in,
                      values(weights.A_log), values(weights.dt_bias), own_gates, p);
-    device_.dispatch(wide ? kernels::delta_rows_128 : kernels::delta_rows_64,
-                     {.groups = {unsigned(width / 32), unsigned(heads)}}, mixed, own_gates, state.delta_state(layer),
-                     part(*y, value_rows), p);
+    if (mma_ && wide && segment.rows >= kChunkedDelta) {
+      delta_chunks(device_, *pool_, mixed, own_gates, state.delta_state(layer), part(*y, value_rows), p);
+    } else {
+      device_.dispatch(wide ? kernels::delta_rows_128 : kernels::delta_rows_64,
+                       {.groups = {unsigned(width / 32), unsigned(heads)}}, mixed, own_gates, state.delta_state(layer),
+                       part(*y, value_rows), p);
+    }
     device_.dispatch(wide ? kernels::gated_norm_rows_128 : kernels::gated_norm_rows_64,
                      {.groups = {groups_of(value_rows, 2048), unsigned(segment.rows)}}, part(*y, value_rows), in,
                      values(weights.norm), part(*activations(out).buffer, value_rows), p);

@@ -25,8 +25,9 @@ void GpuOps::project_step(View<const float> x, const Vector& norm, const Matrix&
                               : mma_ ? kernels::project_step_q4_2048_mma
                                      : kernels::project_step_q4_2048;
   const MatrixViews w = views(weight);
-  device_.dispatch(entry, {.groups = {tiles(weight.out)}, .weight_bytes = weight.bytes()}, w.codes, w.scales, w.biases,
-                   x, values(norm), out, ProjectStep{u32(weight.out), u32(weight.in), config_.rms_norm_eps});
+  const std::int64_t rows = real && mma_ ? 48 : 16;  // of a threadgroup
+  device_.dispatch(entry, {.groups = {groups_of(weight.out, rows)}, .weight_bytes = weight.bytes()}, w.codes, w.scales,
+                   w.biases, x, values(norm), out, ProjectStep{u32(weight.out), u32(weight.in), config_.rms_norm_eps});
 }
 
 void GpuOps::project_add_step(const Activations& in, const Matrix& weight, View<float> x) {
@@ -81,7 +82,9 @@ void GpuOps::attention_step(const Tensor& projected, const AttentionWeights& wei
   const std::int64_t width = config_.head_dim, splits = attention_splits(state.capacity());
   const auto part_o = pool_->take(size(heads * splits * width) * 4);
   const auto part_ml = pool_->take(size(heads * splits) * 8);
-  const auto& step = width == 256 ? kernels::attention_step_256 : kernels::attention_step_128;
+  const auto& step = width == 128 ? kernels::attention_step_128
+                     : mma_       ? kernels::attention_step_mma_256
+                                  : kernels::attention_step_256;
   device_.dispatch(step, {.groups = {unsigned(splits), unsigned(kv_heads)}}, floats(projected), values(weights.q_norm),
                    values(weights.k_norm), state.turns().view<float>(), state.step().view<StepState>(),
                    cache_view(state.keys(layer)), cache_view(state.values(layer)), part_o->view<float>(),
@@ -119,7 +122,8 @@ void GpuOps::experts_step(const MoeWeights& weights, Tensor& x) {
                         : mma_ ? kernels::experts_up_step_q4_2048_mma
                                : kernels::experts_up_step_q4_2048;
   device_.dispatch(gate_up,
-                   {.groups = {tiles(width), unsigned(count)}, .weight_bytes = share(experts.gate) + share(experts.up)},
+                   {.groups = {groups_of(width, real && mma_ ? 32 : 16), unsigned(count)},
+                    .weight_bytes = share(experts.gate) + share(experts.up)},
                    g.codes, g.scales, g.biases, up.codes, up.scales, up.biases, residual, norm, logits->view<float>(),
                    act->view<float>(), ExpertsUpStep{u32(experts.count), u32(count), u32(hidden), u32(width), eps});
   const auto& down = !real  ? kernels::experts_down_step_q4
