@@ -65,7 +65,9 @@ std::vector<Backend> backends(const ModelConfig& config) {
 // Runs `op` once on the reference and once on every backend, and compares the tensors that it gives.
 using Op = std::function<Tensor(Ops& ops, const std::function<Tensor(std::span<const float>, std::int64_t)>& upload)>;
 
-void check(const ModelConfig& config, const std::string& what, const Op& op, double tolerance = kTolerance) {
+// `float16`: what a float16 KV cache may add.
+void check(const ModelConfig& config, const std::string& what, const Op& op, double tolerance = kTolerance,
+           double float16 = 0) {
   const auto reference = make_reference_ops(config);
   const Tensor expected = op(*reference, [](std::span<const float> values, std::int64_t cols) {
     return reference_tensor(static_cast<std::int64_t>(values.size()) / cols, cols, values);
@@ -76,7 +78,8 @@ void check(const ModelConfig& config, const std::string& what, const Op& op, dou
       return cpu_tensor(*backend.ops, static_cast<std::int64_t>(values.size()) / cols, cols, values);
     });
     const double error = op_cases::error_of(op_cases::read(*backend.ops, got), expected_values);
-    EXPECT_LE(error, tolerance + backend.rounding) << what << ", " << backend.name;
+    EXPECT_LE(error, tolerance + backend.rounding + (backend.rounding > 0 ? float16 : 0))
+        << what << ", " << backend.name;
   }
 }
 
@@ -203,16 +206,16 @@ Op attention_op(const ModelConfig& config, const op_cases::AttentionCase& weight
 }
 
 TEST(CpuOps, AttentionIsCausalOverTheWholeTimeline) {
-  for_shapes_and_rows([](const ModelConfig& config, std::int64_t rows, const std::string& what) {
-    for (const std::int64_t before_rows : {1, 63, 300}) {
-      if (rows > 33 && before_rows != 63) continue;  // the reference takes its time
-      Random random(6);
-      const op_cases::AttentionCase weights(random, config);
-      const auto projected = op_cases::normal_values(random, 2 * rows * config.attention_rows());
-      const auto earlier = op_cases::normal_values(random, before_rows * config.attention_rows());
-      check(config, what + " after " + std::to_string(before_rows),
-            attention_op(config, weights, rows, before_rows, projected, earlier));
-    }
+  for_shapes_and_rows([](const ModelConfig& config, std::int64_t shape_rows, const std::string& what) {
+    const std::int64_t rows = std::min<std::int64_t>(shape_rows, 130);  // scalar code and sanitizers take their time
+    // After 300, few rows take their context in ranges that are joined; after 63, the rows begin inside a block.
+    const std::int64_t before_rows = rows == 2 ? 1 : rows == 7 || (rows == 1 && config.hidden_size < 512) ? 300 : 63;
+    Random random(6);
+    const op_cases::AttentionCase weights(random, config);
+    const auto projected = op_cases::normal_values(random, 2 * rows * config.attention_rows());
+    const auto earlier = op_cases::normal_values(random, before_rows * config.attention_rows());
+    check(config, what + " after " + std::to_string(before_rows),
+          attention_op(config, weights, rows, before_rows, projected, earlier), kTolerance, 1.5e-2);
   });
 }
 

@@ -13,7 +13,8 @@ namespace lily::cpu {
 namespace {
 
 constexpr std::int64_t kQueriesPerItem = 64;
-constexpr std::int64_t kSplitTokens = 256;  // a range's results do not depend on how many threads there are
+constexpr std::int64_t kSplitTokens = 256;  // at least; ranges do not depend on how many threads there are
+constexpr std::int64_t kMostSplits = 32;
 constexpr std::int64_t kSplitBelowRows = 8;
 
 }  // namespace
@@ -30,13 +31,12 @@ struct CpuOps::AttendItem {
   std::int64_t partial = 0;
 };
 
-void CpuOps::norm_and_rope(const float* x, const float* weight, std::int64_t position, float factor, float* out) const {
+void CpuOps::norm_and_rope(const float* x, const float* weight, const float* rotation, float factor, float* out) const {
   kernels_.rms_norm(x, weight, config_.rms_norm_eps, factor, config_.head_dim, out);
   const std::int64_t half = config_.rotary_dim / 2;
   for (std::int64_t i = 0; i < half; ++i) {
-    const double angle = static_cast<double>(position) * inverse_frequencies_[static_cast<std::size_t>(i)];
-    const auto cosine = static_cast<float>(std::cos(angle));
-    const auto sine = static_cast<float>(std::sin(angle));
+    const float cosine = rotation[i];
+    const float sine = rotation[half + i];
     const float a = out[i];
     const float b = out[half + i];
     out[i] = a * cosine - b * sine;
@@ -44,13 +44,30 @@ void CpuOps::norm_and_rope(const float* x, const float* weight, std::int64_t pos
   }
 }
 
-// queries: [kv head][row][query heads of the KV head][head_dim]
+// Cosines, then sines, of the position times the inverse frequencies.
+void CpuOps::rotation_at(std::int64_t position, float* rotation) const {
+  const std::int64_t half = config_.rotary_dim / 2;
+  for (std::int64_t i = 0; i < half; ++i) {
+    const double angle = static_cast<double>(position) * inverse_frequencies_[static_cast<std::size_t>(i)];
+    rotation[i] = static_cast<float>(std::cos(angle));
+    rotation[half + i] = static_cast<float>(std::sin(angle));
+  }
+}
+
+// queries: [kv head][row][query heads of the KV head][head_dim]; work: [rows, head_dim + rotary_dim].
 void CpuOps::prepare_attention(const Tensor& projected, const AttentionWeights& weights, std::int64_t layer,
-                               Batch batch, float* queries) {
+                               Batch batch, float* queries, float* work) {
   const std::int64_t dim = config_.head_dim;
   const std::int64_t heads = config_.num_attention_heads;
   const std::int64_t group = heads / config_.num_key_value_heads;
   const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
+  const auto keep = [&](const float* from, std::byte* to, bool float16) {
+    if (float16) {
+      kernels_.to_float16(from, dim, reinterpret_cast<std::uint16_t*>(to));
+    } else {
+      std::memcpy(to, from, static_cast<std::size_t>(dim) * sizeof(float));
+    }
+  };
   for (const Segment& segment : batch) {
     const auto& state = static_cast<const CpuState&>(*segment.state);
     LILY_CHECK(segment.position >= 0 && segment.position + segment.rows <= state.capacity());
@@ -58,15 +75,19 @@ void CpuOps::prepare_attention(const Tensor& projected, const AttentionWeights& 
       const std::int64_t row = segment.first_row + i;
       const std::int64_t position = segment.position + i;
       const float* in = values(projected) + row * projected.cols;
+      float* key = work + row * (dim + config_.rotary_dim);
+      float* rotation = key + dim;
+      rotation_at(position, rotation);
       for (std::int64_t h = 0; h < heads; ++h) {
         float* q = queries + (((h / group) * projected.rows + row) * group + h % group) * dim;
-        norm_and_rope(in + h * 2 * dim, values(weights.q_norm), position, scale, q);
+        norm_and_rope(in + h * 2 * dim, values(weights.q_norm), rotation, scale, q);
       }
       const float* k = in + config_.query_rows();
       const float* v = k + config_.kv_rows();
       for (std::int64_t h = 0; h < config_.num_key_value_heads; ++h) {
-        norm_and_rope(k + h * dim, values(weights.k_norm), position, 1.0F, state.keys(layer, h) + position * dim);
-        std::memcpy(state.values(layer, h) + position * dim, v + h * dim, static_cast<std::size_t>(dim) * 4);
+        norm_and_rope(k + h * dim, values(weights.k_norm), rotation, 1.0F, key);
+        keep(key, state.keys(layer, h) + position * state.row_bytes(), state.float16());
+        keep(v + h * dim, state.values(layer, h) + position * state.row_bytes(), state.float16());
       }
     });
   }
@@ -81,7 +102,8 @@ std::vector<CpuOps::AttendItem> CpuOps::attention_items(Batch batch) const {
     for (std::int64_t last = segment.rows; last > 0; last -= item_rows) {
       const std::int64_t first = std::max<std::int64_t>(0, last - item_rows);
       const std::int64_t context = segment.position + last;
-      const std::int64_t size = segment.rows < kSplitBelowRows ? kSplitTokens : context;
+      const std::int64_t split = std::max(kSplitTokens, (context + kMostSplits - 1) / kMostSplits);
+      const std::int64_t size = segment.rows < kSplitBelowRows ? split : context;
       const std::int64_t partials = (context + size - 1) / size;
       for (std::int64_t head = 0; head < config_.num_key_value_heads; ++head) {
         const auto first_partial = static_cast<std::int64_t>(items.size());
@@ -133,14 +155,17 @@ void CpuOps::attention(const Tensor& projected, const AttentionWeights& weights,
   double pairs = 0;  // of a query row and a token that it sees
   for (const Segment& segment : batch) {
     const auto rows = static_cast<double>(segment.rows);
-    bytes += static_cast<double>((segment.position + segment.rows) * 2 * config_.kv_rows()) * sizeof(float);
+    bytes += static_cast<double>(segment.position + segment.rows) *
+             static_cast<double>(segment.state->kv_bytes_per_token()) /
+             static_cast<double>(config_.num_attention_layers());
     pairs += rows * (static_cast<double>(segment.position) + (rows + 1) / 2);
   }
   const Profile::Scope scope(profile_, "attention", bytes,
                              4.0 * pairs * static_cast<double>(config_.num_attention_heads * dim));
   const std::int64_t group = config_.num_attention_heads / config_.num_key_value_heads;
-  float* queries = queries_.get<float>(projected.rows * config_.num_attention_heads * dim);
-  prepare_attention(projected, weights, layer, batch, queries);
+  const std::int64_t query_floats = projected.rows * config_.num_attention_heads * dim;
+  float* queries = queries_.get<float>(query_floats + projected.rows * (dim + config_.rotary_dim));
+  prepare_attention(projected, weights, layer, batch, queries, queries + query_floats);
 
   const std::vector<AttendItem> items = attention_items(batch);
   const auto count = static_cast<std::int64_t>(items.size());
@@ -150,7 +175,7 @@ void CpuOps::attention(const Tensor& projected, const AttentionWeights& weights,
   partials.out = partial_.get<float>(count * most * (dim + 2));
   partials.maximum = partials.out + count * most * dim;
   partials.sum = partials.maximum + count * most;
-  const std::int64_t scratch_floats = attend_scratch(most) + 2 * most;
+  const std::int64_t scratch_floats = attend_scratch(most, dim) + 2 * most;
   auto* scratch = reinterpret_cast<float*>(thread_scratch(4 * scratch_floats));
 
   pool_.run(count, [&](std::int64_t index, int thread) noexcept {
@@ -158,7 +183,7 @@ void CpuOps::attention(const Tensor& projected, const AttentionWeights& weights,
     const auto& state = static_cast<const CpuState&>(*item.segment->state);
     const std::int64_t count_q = item.rows * group;
     float* own = scratch + thread * scratch_floats;
-    auto* limit = reinterpret_cast<std::int64_t*>(own + attend_scratch(most));
+    auto* limit = reinterpret_cast<std::int64_t*>(own + attend_scratch(most, dim));
     float* maximum = partials.maximum + index * most;
     float* sum = partials.sum + index * most;
     float* o = partials.out + index * most * dim;
@@ -173,6 +198,7 @@ void CpuOps::attention(const Tensor& projected, const AttentionWeights& weights,
                      .head_dim = dim,
                      .k = state.keys(layer, item.kv_head),
                      .v = state.values(layer, item.kv_head),
+                     .float16 = state.float16(),
                      .begin = item.begin,
                      .end = item.end,
                      .limit = limit,

@@ -55,7 +55,7 @@ Vector CpuOps::load_vector(std::span<const float> values) {
 }
 
 std::unique_ptr<SequenceState> CpuOps::new_state(std::int64_t capacity) {
-  return std::make_unique<CpuState>(config_, capacity);
+  return std::make_unique<CpuState>(config_, capacity, activations_ != Activations::kFloat32);
 }
 
 Tensor CpuOps::tensor(std::int64_t rows, std::int64_t cols) {

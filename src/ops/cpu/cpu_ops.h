@@ -12,9 +12,9 @@
 
 namespace lily {
 
-/// How activations enter products with 4-bit weights. Everything else is float32 in all modes.
+/// How activations enter products with 4-bit weights. Everything else is computed in float32 in all modes.
 enum class Activations {
-  kFloat32,  // as they are
+  kFloat32,  // as they are; the KV cache is float32 too, otherwise float16
   kInt16,    // 16 bits against the largest of each 64: as good as float32, at most twice the work of kInt8
   kInt8,     // 8 bits against the largest of each 64
 };

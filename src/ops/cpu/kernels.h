@@ -94,8 +94,9 @@ struct AttendCall {
   const float* q = nullptr;  // [queries, head_dim], scaled by 1 / sqrt(head_dim)
   std::int64_t queries = 0;
   std::int64_t head_dim = 0;
-  const float* k = nullptr;  // [tokens, head_dim]
-  const float* v = nullptr;  // [tokens, head_dim]
+  const void* k = nullptr;  // [tokens, head_dim], float32 or float16
+  const void* v = nullptr;  // [tokens, head_dim]
+  bool float16 = false;
   std::int64_t begin = 0;
   std::int64_t end = 0;
   const std::int64_t* limit = nullptr;
@@ -104,9 +105,9 @@ struct AttendCall {
   float* out = nullptr;      // [queries, head_dim], 0 at the start
   float* scratch = nullptr;  // attend_scratch() floats
 };
-constexpr std::int64_t kAttendBlock = 64;
-inline std::int64_t attend_scratch(std::int64_t queries) {
-  return queries * kAttendBlock;
+constexpr std::int64_t kAttendBlock = 32;
+inline std::int64_t attend_scratch(std::int64_t queries, std::int64_t head_dim) {
+  return (queries + head_dim) * kAttendBlock;
 }
 
 struct Kernels {
@@ -130,6 +131,8 @@ struct Kernels {
   void (*conv_silu)(const ConvCall& call);
   void (*delta)(const DeltaCall& call);
   void (*attend)(const AttendCall& call);
+  /// Rounded to nearest; beyond the largest float16, that.
+  void (*to_float16)(const float* x, std::int64_t n, std::uint16_t* out);
 };
 
 /// Names of the instruction sets that this CPU can run, best first, "portable" last.

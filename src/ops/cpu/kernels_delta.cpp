@@ -1,9 +1,12 @@
 // Gated delta net: the causal convolution and the delta rule.
 //
-// The state is kept as S[k][v], so that the sums over k need no sums across lanes: lanes are values. A block of two
-// vectors of values is carried through all tokens of the call before the next block, so its columns of the state stay
-// in the first-level cache. One pass over the block per token: the update of token t is fused with the two products
-// that token t + 1 needs, since with S the state before t + 1, u = beta (v - g (k S)) and y = g (q S) + (q . k) u.
+// The state is kept as S[k][v], so that the sums over k need no sums across lanes: lanes are values. A block of columns
+// is carried through all tokens of the call before the next one, so it stays in the first-level cache. Four tokens are
+// taken at once: with s the product of the decays up to token n and u' = u / s, the true state before token n is
+// s / g_n (S + sum of u'_m k_m^T over the tokens m before it), so the products of all four with S are made in one pass,
+// and
+//     u_n = beta_n (v_n - s (k_n S + sum of (k_n . k_m) u'_m)),    y_n = s (q_n S + sum of (q_n . k_m) u'_m) + (q_n .
+//     k_n) u_n.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/kernels_delta.cpp"  // NOLINT
 #include "hwy/foreach_target.h"                         // IWYU pragma: keep
@@ -63,77 +66,200 @@ void conv_silu(const ConvCall& call) {
   if (done < call.channels) conv_silu_general(call, done);
 }
 
-// Token t has its products with the state in `ks` and `qs`; gives y and the row u to add.
-template <int kVectors, class D, class V>
-HWY_INLINE void delta_output(D d, const DeltaCall& call, std::int64_t t, std::int64_t column, const V* ks, const V* qs,
-                             V* u) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto g = hn::Set(d, call.decay[t]);
-  const auto beta = hn::Set(d, call.beta[t]);
-  const auto qk = hn::Set(d, dot(call.q + t * call.key_dim, call.k + t * call.key_dim, call.key_dim));
-  for (int j = 0; j < kVectors; ++j) {
-    const std::int64_t at = column + j * lanes;
-    u[j] = hn::Mul(beta, hn::NegMulAdd(g, ks[j], hn::LoadU(d, call.v + t * call.v_stride + at)));
-    hn::StoreU(hn::MulAdd(qk, u[j], hn::Mul(g, qs[j])), d, call.y + t * call.y_stride + at);
-  }
+// ---- the delta rule ----
+
+constexpr int kTokens = 4;                              // taken at once
+constexpr int kVectors = kTileRegisters == 16 ? 2 : 1;  // of values: a block
+constexpr float kSmallestScale = 1e-12F;                // the stored state may be so many times the true one
+
+// Products of a token's key and of its query with the keys of the token itself [0] and of those before it.
+struct TokenProducts {
+  float kk[kTokens];
+  float kq[kTokens];
+};
+
+HWY_INLINE const float* key(const DeltaCall& call, std::int64_t t) {
+  return call.k + t * call.key_dim;
+}
+HWY_INLINE const float* query(const DeltaCall& call, std::int64_t t) {
+  return call.q + t * call.key_dim;
 }
 
-template <int kVectors, class D>
-HWY_INLINE void delta_block(D d, const DeltaCall& call, std::int64_t column) {
+// One block of columns of the state: `place(i)` is row i. What is stored is the true state divided by `scale`, the
+// decays since they were last multiplied in, less the `pending` rank-one updates of the last four tokens: they are
+// added when the next pass over the state is made anyway. So four tokens cost one load and one store of the state.
+template <int kV, class D>
+struct Block {
   using V = hn::Vec<D>;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  float* state = call.state + column;
-  V ks[kVectors], qs[kVectors], u[kVectors];
-  for (int j = 0; j < kVectors; ++j) ks[j] = qs[j] = hn::Zero(d);
-  for (std::int64_t i = 0; i < call.key_dim; ++i) {
-    const V k = hn::Set(d, call.k[i]);
-    const V q = hn::Set(d, call.q[i]);
-    for (int j = 0; j < kVectors; ++j) {
-      const V s = hn::LoadU(d, state + i * call.value_dim + j * lanes);
-      ks[j] = hn::MulAdd(s, k, ks[j]);
-      qs[j] = hn::MulAdd(s, q, qs[j]);
-    }
+
+  Block(D tag, const DeltaCall& delta_call, std::int64_t first) : d(tag), call(delta_call), column(first) {}
+
+  float* place(std::int64_t i, int j) const {
+    return call.state + i * call.value_dim + column + j * static_cast<std::int64_t>(hn::Lanes(d));
   }
-  for (std::int64_t t = 0; t + 1 < call.rows; ++t) {
-    delta_output<kVectors>(d, call, t, column, ks, qs, u);
-    const V g = hn::Set(d, call.decay[t]);
-    const float* k_now = call.k + t * call.key_dim;
-    const float* k_next = k_now + call.key_dim;
-    const float* q_next = call.q + (t + 1) * call.key_dim;
-    for (int j = 0; j < kVectors; ++j) ks[j] = qs[j] = hn::Zero(d);
+  V value(std::int64_t t, int j) const {
+    return hn::LoadU(d, call.v + t * call.v_stride + column + j * static_cast<std::int64_t>(hn::Lanes(d)));
+  }
+  void give(std::int64_t t, int j, V y) const {
+    hn::StoreU(y, d, call.y + t * call.y_stride + column + j * static_cast<std::int64_t>(hn::Lanes(d)));
+  }
+
+  // The pending updates at row i of the state.
+  HWY_INLINE V with_pending(V s, std::int64_t i, int j) const {
+    for (int n = 0; n < kTokens; ++n) s = hn::MulAdd(u[n][j], hn::Set(d, key(call, pending_token + n)[i]), s);
+    return s;
+  }
+
+  // Makes what is stored the true state.
+  void settle() {
+    const V factor = hn::Set(d, scale);
     for (std::int64_t i = 0; i < call.key_dim; ++i) {
-      const V k0 = hn::Set(d, k_now[i]);
-      const V k1 = hn::Set(d, k_next[i]);
-      const V q1 = hn::Set(d, q_next[i]);
-      for (int j = 0; j < kVectors; ++j) {
-        float* place = state + i * call.value_dim + j * lanes;
-        const V s = hn::MulAdd(u[j], k0, hn::Mul(g, hn::LoadU(d, place)));
-        hn::StoreU(s, d, place);
-        ks[j] = hn::MulAdd(s, k1, ks[j]);
-        qs[j] = hn::MulAdd(s, q1, qs[j]);
+      for (int j = 0; j < kV; ++j) {
+        V s = hn::LoadU(d, place(i, j));
+        if (pending) s = with_pending(s, i, j);
+        hn::StoreU(hn::Mul(s, factor), d, place(i, j));
+      }
+    }
+    pending = false;
+    scale = 1.0F;
+  }
+
+  // One token, the state settled before and after.
+  void one_token(std::int64_t t, float kq) {
+    V ks[kV], qs[kV];
+    for (int j = 0; j < kV; ++j) ks[j] = qs[j] = hn::Zero(d);
+    for (std::int64_t i = 0; i < call.key_dim; ++i) {
+      for (int j = 0; j < kV; ++j) {
+        const V s = hn::LoadU(d, place(i, j));
+        ks[j] = hn::MulAdd(s, hn::Set(d, key(call, t)[i]), ks[j]);
+        qs[j] = hn::MulAdd(s, hn::Set(d, query(call, t)[i]), qs[j]);
+      }
+    }
+    const V g = hn::Set(d, call.decay[t]);
+    V change[kV];
+    for (int j = 0; j < kV; ++j) {
+      change[j] = hn::Mul(hn::Set(d, call.beta[t]), hn::NegMulAdd(g, ks[j], value(t, j)));
+      give(t, j, hn::MulAdd(hn::Set(d, kq), change[j], hn::Mul(g, qs[j])));
+    }
+    for (std::int64_t i = 0; i < call.key_dim; ++i) {
+      const V k = hn::Set(d, key(call, t)[i]);
+      for (int j = 0; j < kV; ++j) {
+        hn::StoreU(hn::MulAdd(change[j], k, hn::Mul(g, hn::LoadU(d, place(i, j)))), d, place(i, j));
       }
     }
   }
-  const std::int64_t last = call.rows - 1;
-  delta_output<kVectors>(d, call, last, column, ks, qs, u);
-  const V g = hn::Set(d, call.decay[last]);
-  for (std::int64_t i = 0; i < call.key_dim; ++i) {
-    const V k = hn::Set(d, call.k[last * call.key_dim + i]);
-    for (int j = 0; j < kVectors; ++j) {
-      float* place = state + i * call.value_dim + j * lanes;
-      hn::StoreU(hn::MulAdd(u[j], k, hn::Mul(g, hn::LoadU(d, place))), d, place);
+
+  // Products of four tokens' keys and queries with the stored state, once the pending updates are in it.
+  template <bool kPending>
+  HWY_INLINE void pass(std::int64_t t, V (&ks)[kTokens][kV], V (&qs)[kTokens][kV]) {
+    for (int n = 0; n < kTokens; ++n) {
+      for (int j = 0; j < kV; ++j) ks[n][j] = qs[n][j] = hn::Zero(d);
+    }
+    for (std::int64_t i = 0; i < call.key_dim; ++i) {
+      V s[kV];
+      for (int j = 0; j < kV; ++j) {
+        s[j] = hn::LoadU(d, place(i, j));
+        if (kPending) {
+          s[j] = with_pending(s[j], i, j);
+          hn::StoreU(s[j], d, place(i, j));
+        }
+      }
+      for (int n = 0; n < kTokens; ++n) {
+        const V k = hn::Set(d, key(call, t + n)[i]);
+        const V q = hn::Set(d, query(call, t + n)[i]);
+        for (int j = 0; j < kV; ++j) {
+          ks[n][j] = hn::MulAdd(s[j], k, ks[n][j]);
+          qs[n][j] = hn::MulAdd(s[j], q, qs[n][j]);
+        }
+      }
     }
   }
+
+  void four_tokens(std::int64_t t, const TokenProducts* products) {
+    V ks[kTokens][kV], qs[kTokens][kV];
+    pending ? pass<true>(t, ks, qs) : pass<false>(t, ks, qs);
+    for (int n = 0; n < kTokens; ++n) {
+      const TokenProducts& with = products[t + n];
+      scale *= call.decay[t + n];
+      for (int j = 0; j < kV; ++j) {
+        for (int before = 0; before < n; ++before) {
+          ks[n][j] = hn::MulAdd(u[before][j], hn::Set(d, with.kk[n - before]), ks[n][j]);
+          qs[n][j] = hn::MulAdd(u[before][j], hn::Set(d, with.kq[n - before]), qs[n][j]);
+        }
+        const V decayed = hn::Set(d, scale);
+        const V change = hn::Mul(hn::Set(d, call.beta[t + n]), hn::NegMulAdd(decayed, ks[n][j], value(t + n, j)));
+        give(t + n, j, hn::MulAdd(hn::Set(d, with.kq[0]), change, hn::Mul(decayed, qs[n][j])));
+        u[n][j] = hn::Mul(change, hn::Set(d, 1.0F / scale));
+      }
+    }
+    pending = true;
+    pending_token = t;
+  }
+
+  bool may_take_four(std::int64_t t) const {
+    if (t + kTokens > call.rows) return false;
+    float product = scale;
+    for (int n = 0; n < kTokens; ++n) product *= call.decay[t + n];
+    return product >= kSmallestScale;
+  }
+
+  void run(const TokenProducts* products) {
+    for (std::int64_t t = 0; t < call.rows;) {
+      if (may_take_four(t)) {
+        four_tokens(t, products);
+        t += kTokens;
+      } else if (pending) {
+        settle();  // then perhaps four, from a scale of 1
+      } else {
+        one_token(t, products[t].kq[0]);
+        ++t;
+      }
+    }
+    if (pending) settle();
+  }
+
+  D d;
+  const DeltaCall& call;
+  std::int64_t column;
+  float scale = 1.0F;
+  bool pending = false;
+  std::int64_t pending_token = 0;
+  V u[kTokens][kV];
+};
+
+// At most kMostRows tokens.
+constexpr std::int64_t kMostRows = 64;
+void delta_rows(const DeltaCall& call) {
+  TokenProducts products[kMostRows];
+  for (std::int64_t t = 0; t < call.rows; ++t) {
+    for (std::int64_t back = 0; back < kTokens && back <= t; ++back) {
+      products[t].kk[back] = back > 0 ? dot(key(call, t), key(call, t - back), call.key_dim) : 0.0F;
+      products[t].kq[back] = dot(query(call, t), key(call, t - back), call.key_dim);
+    }
+  }
+  const FloatTag d;
+  const hn::CappedTag<float, 1> one;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t column = 0;
+  for (; column + kVectors * lanes <= call.value_dim; column += kVectors * lanes) {
+    Block<kVectors, FloatTag>(d, call, column).run(products);
+  }
+  for (; column + lanes <= call.value_dim; column += lanes) Block<1, FloatTag>(d, call, column).run(products);
+  for (; column < call.value_dim; ++column) Block<1, decltype(one)>(one, call, column).run(products);
 }
 
 void delta(const DeltaCall& call) {
-  const FloatTag d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t column = 0;
-  for (; column + 2 * lanes <= call.value_dim; column += 2 * lanes) delta_block<2>(d, call, column);
-  for (; column + lanes <= call.value_dim; column += lanes) delta_block<1>(d, call, column);
-  const hn::CappedTag<float, 1> one;
-  for (; column < call.value_dim; ++column) delta_block<1>(one, call, column);
+  for (std::int64_t t = 0; t < call.rows; t += kMostRows) {
+    DeltaCall part = call;
+    part.rows = HWY_MIN(kMostRows, call.rows - t);
+    part.q += t * call.key_dim;
+    part.k += t * call.key_dim;
+    part.v += t * call.v_stride;
+    part.y += t * call.y_stride;
+    part.decay += t;
+    part.beta += t;
+    delta_rows(part);
+  }
 }
 
 void fill(Kernels& kernels) {

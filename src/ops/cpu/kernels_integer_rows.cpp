@@ -116,27 +116,6 @@ HWY_INLINE void row_sums(const QuantRows& weight, std::int64_t row, const Record
   }
 }
 
-// The sums over lanes of four vectors.
-HWY_INLINE void sums_of_four(const FloatVector* v, float* out) {
-  const FloatTag d;
-  const hn::Repartition<double, FloatTag> dd;
-  const auto a = hn::BitCast(dd, hn::Add(hn::InterleaveLower(d, v[0], v[1]), hn::InterleaveUpper(d, v[0], v[1])));
-  const auto b = hn::BitCast(dd, hn::Add(hn::InterleaveLower(d, v[2], v[3]), hn::InterleaveUpper(d, v[2], v[3])));
-  const auto four =
-      hn::Add(hn::BitCast(d, hn::InterleaveLower(dd, a, b)), hn::BitCast(d, hn::InterleaveUpper(dd, a, b)));
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-  const hn::Half<FloatTag> half;
-  const hn::Half<decltype(half)> quarter;
-  const auto two = hn::Add(hn::LowerHalf(half, four), hn::UpperHalf(half, four));
-  hn::StoreU(hn::Add(hn::LowerHalf(quarter, two), hn::UpperHalf(quarter, two)), quarter, out);
-#elif HWY_TARGET == HWY_AVX2
-  const hn::Half<FloatTag> half;
-  hn::StoreU(hn::Add(hn::LowerHalf(half, four), hn::UpperHalf(half, four)), half, out);
-#else
-  hn::StoreU(four, d, out);
-#endif
-}
-
 // Rows [row, row + kRows) of the call.
 template <int kPlanes, int kRows>
 HWY_INLINE void batch_products(const IntegerCall& call, std::int64_t row) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "ops/cpu/integer-inl.h"
 #include "ops/cpu/kernel_tables.h"
@@ -61,7 +60,9 @@ HWY_INLINE void transpose_four(const std::uint8_t* from, std::int64_t stride, st
 void transpose(const std::uint8_t* from, std::int64_t bytes, std::uint32_t* to) {
   std::int64_t at = 0;
   for (; at + 16 <= bytes; at += 16) {
-    for (std::int64_t row = 0; row < kTileRows; ++row) hwy::Prefetch(from + (kTileRows + row) * bytes + at);
+    if (at % 64 == 0) {  // the next tile on its way to the second-level cache; the first is full with this one
+      for (std::int64_t row = kTileRows; row < 2 * kTileRows; ++row) __builtin_prefetch(from + row * bytes + at, 0, 2);
+    }
     transpose_four(from + at, bytes, to + at / 4 * kTileRows);
   }
   if (at < bytes) {

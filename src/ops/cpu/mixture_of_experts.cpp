@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::int64_t kIntermediateBlock = 64;  // whole groups of a record
 constexpr std::int64_t kOutputBlock = 32;
+constexpr std::int64_t kOutputBlockOfOneRow = 128;  // fewer, longer runs of memory
 
 struct Choice {
   std::int32_t expert = 0;
@@ -119,9 +120,8 @@ void CpuOps::expert_hidden(const ExpertGroup& group, std::int64_t begin, const I
 }
 
 // One block of x's columns, all experts.
-void CpuOps::expert_output(std::span<const ExpertGroup> groups, std::int64_t begin, std::byte* hidden,
-                           std::byte* scratch, Tensor& x) const {
-  const std::int64_t rows = std::min(kOutputBlock, x.cols - begin);
+void CpuOps::expert_output(std::span<const ExpertGroup> groups, std::int64_t begin, std::int64_t rows,
+                           std::byte* hidden, std::byte* scratch, Tensor& x) const {
   for (const ExpertGroup& group : groups) {
     const QuantRows& down = group.mlp->down;
     const auto m = static_cast<std::int64_t>(group.rows.size());
@@ -166,7 +166,7 @@ void CpuOps::mixture_of_experts(const MoeWeights& weights, Tensor& x) {
     down_operations += operations(static_cast<std::int64_t>(group.rows.size()), mlp.down.out, mlp.down.in);
     scratch_bytes = std::max({scratch_bytes, product_scratch(mlp.gate), product_scratch(mlp.down)});
   }
-  scratch_bytes += x.rows * 4 * std::max(2 * kIntermediateBlock, kOutputBlock);
+  scratch_bytes += x.rows * 4 * std::max(2 * kIntermediateBlock, kOutputBlockOfOneRow);
   auto* hidden = hidden_.get<std::byte>(hidden_bytes);
   std::byte* scratch = thread_scratch(scratch_bytes);
   {
@@ -177,8 +177,10 @@ void CpuOps::mixture_of_experts(const MoeWeights& weights, Tensor& x) {
     });
   }
   const Profile::Scope scope(profile_, "experts down", down_bytes, down_operations);
-  pool_.run((x.cols + kOutputBlock - 1) / kOutputBlock, [&](std::int64_t i, int thread) noexcept {
-    expert_output(groups, i * kOutputBlock, hidden, scratch + thread * scratch_bytes, x);
+  const std::int64_t block = x.rows == 1 ? kOutputBlockOfOneRow : kOutputBlock;
+  pool_.run((x.cols + block - 1) / block, [&](std::int64_t i, int thread) noexcept {
+    const std::int64_t begin = i * block;
+    expert_output(groups, begin, std::min(block, x.cols - begin), hidden, scratch + thread * scratch_bytes, x);
   });
 }
 

@@ -103,8 +103,9 @@ class CpuOps final : public Ops {
                   std::int64_t key_head, float* scratch, Tensor& out) const;
 
   void prepare_attention(const Tensor& projected, const AttentionWeights& weights, std::int64_t layer, Batch batch,
-                         float* queries);
-  void norm_and_rope(const float* x, const float* weight, std::int64_t position, float factor, float* out) const;
+                         float* queries, float* work);
+  void norm_and_rope(const float* x, const float* weight, const float* rotation, float factor, float* out) const;
+  void rotation_at(std::int64_t position, float* rotation) const;
   std::vector<AttendItem> attention_items(Batch batch) const;
   void finish_attention(const AttendItem& item, const Partials& partials, const Tensor& projected, Tensor& out) const;
 
@@ -114,8 +115,8 @@ class CpuOps final : public Ops {
   std::vector<ExpertGroup> route(const Input& input, std::int64_t rows, const MoeWeights& weights);
   void expert_hidden(const ExpertGroup& group, std::int64_t begin, const Input& input, std::byte* scratch,
                      std::byte* hidden) const;
-  void expert_output(std::span<const ExpertGroup> groups, std::int64_t begin, std::byte* hidden, std::byte* scratch,
-                     Tensor& x) const;
+  void expert_output(std::span<const ExpertGroup> groups, std::int64_t begin, std::int64_t rows, std::byte* hidden,
+                     std::byte* scratch, Tensor& x) const;
 
   const ModelConfig config_;
   const Kernels& kernels_;

@@ -31,6 +31,33 @@ HWY_INLINE float sum_of(FloatTag d, FloatVector v) {
   return hn::GetLane(hn::SumOfLanes(d, v));
 }
 
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+// The sums over lanes of four vectors.
+HWY_INLINE void sums_of_four(const FloatVector* v, float* out) {
+  const FloatTag d;
+  const hn::Repartition<double, FloatTag> dd;
+  const auto a = hn::BitCast(dd, hn::Add(hn::InterleaveLower(d, v[0], v[1]), hn::InterleaveUpper(d, v[0], v[1])));
+  const auto b = hn::BitCast(dd, hn::Add(hn::InterleaveLower(d, v[2], v[3]), hn::InterleaveUpper(d, v[2], v[3])));
+  const auto four =
+      hn::Add(hn::BitCast(d, hn::InterleaveLower(dd, a, b)), hn::BitCast(d, hn::InterleaveUpper(dd, a, b)));
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  const hn::Half<FloatTag> half;
+  const hn::Half<decltype(half)> quarter;
+  const auto two = hn::Add(hn::LowerHalf(half, four), hn::UpperHalf(half, four));
+  hn::StoreU(hn::Add(hn::LowerHalf(quarter, two), hn::UpperHalf(quarter, two)), quarter, out);
+#elif HWY_TARGET == HWY_AVX2
+  const hn::Half<FloatTag> half;
+  hn::StoreU(hn::Add(hn::LowerHalf(half, four), hn::UpperHalf(half, four)), half, out);
+#else
+  hn::StoreU(four, d, out);
+#endif
+}
+#else
+HWY_INLINE void sums_of_four(const FloatVector* v, float* out) {
+  for (int i = 0; i < 4; ++i) out[i] = sum_of(FloatTag(), v[i]);
+}
+#endif
+
 template <class D, class V>
 HWY_INLINE V sigmoid(D d, V x) {
   const V one = hn::Set(d, 1.0F);

@@ -2,8 +2,9 @@
 //
 // Recurrent, per gated-delta layer, float32:
 //     S [num_value_heads][key_head_dim][value_head_dim], then conv inputs [kernel - 1][conv_channels], oldest first.
-// KV cache, per attention layer, float32: keys, then values, each [num_key_value_heads][capacity][head_dim]; the pages
-// are committed as tokens come. Copies to the host are by token: [token][layer][keys, values][head][head_dim].
+// KV cache, per attention layer, float16 or float32: keys, then values, each [num_key_value_heads][capacity][head_dim];
+// the pages are committed as tokens come. Copies to the host are by token: [token][layer][keys,
+// values][head][head_dim].
 #pragma once
 
 #include <vector>
@@ -16,7 +17,7 @@ namespace lily::cpu {
 
 class CpuState final : public SequenceState {
  public:
-  CpuState(const ModelConfig& config, std::int64_t capacity);
+  CpuState(const ModelConfig& config, std::int64_t capacity, bool float16);
 
   std::string layout() const override;
   std::size_t recurrent_bytes() const override;
@@ -34,13 +35,16 @@ class CpuState final : public SequenceState {
   float* conv_state(std::int64_t layer) const {
     return recurrent_.as<float>() + layer * layer_floats() + value_heads_ * head_floats_;
   }
-  float* keys(std::int64_t layer, std::int64_t head) const { return rows(layer, 0, head); }
-  float* values(std::int64_t layer, std::int64_t head) const { return rows(layer, 1, head); }
+  bool float16() const { return element_bytes_ == 2; }
+  /// Rows [capacity][head_dim] of float16 (as its bits) or float32.
+  std::byte* keys(std::int64_t layer, std::int64_t head) const { return rows(layer, head); }
+  std::byte* values(std::int64_t layer, std::int64_t head) const { return rows(layer, kv_heads_ + head); }
+  std::int64_t row_bytes() const { return head_dim_ * element_bytes_; }
 
  private:
   std::int64_t layer_floats() const { return value_heads_ * head_floats_ + conv_floats_; }
-  float* rows(std::int64_t layer, std::int64_t which, std::int64_t head) const {
-    return kv_[static_cast<std::size_t>(layer)].as<float>() + (which * kv_heads_ + head) * capacity_ * head_dim_;
+  std::byte* rows(std::int64_t layer, std::int64_t index) const {
+    return kv_[static_cast<std::size_t>(layer)].data() + index * capacity_ * row_bytes();
   }
 
   std::int64_t capacity_;
@@ -50,6 +54,7 @@ class CpuState final : public SequenceState {
   std::int64_t conv_floats_;
   std::int64_t kv_heads_;
   std::int64_t head_dim_;
+  std::int64_t element_bytes_;
   Pages recurrent_;
   std::vector<Pages> kv_;
 };
