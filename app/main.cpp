@@ -25,6 +25,7 @@ int main(int argc, char** argv) {
   app.name("lily");
   app.set_version_flag("--version", "lily " LILY_VERSION);
   app.require_subcommand(1);
+  lily::add_bench(app);
   lily::add_chat(app);
   lily::add_convert(app);
   lily::add_eval(app);

@@ -5,8 +5,7 @@ namespace lily {
 void add_load_options(CLI::App& command, LoadOptions& options) {
   command.add_option("-m,--model", options.model, "directory, Hugging Face id in the local cache, or 'demo'")
       ->capture_default_str();
-  command.add_option("--device", options.device, "auto or cpu; the GPU devices run `lily selftest` so far")
-      ->capture_default_str();
+  command.add_option("--device", options.device, "auto, cpu, metal, cuda or emulated")->capture_default_str();
   command.add_option("--threads", options.threads, "CPU threads; 0: the cores this process may use")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

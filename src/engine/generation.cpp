@@ -45,17 +45,29 @@ std::span<const std::uint32_t> Generation::allowed() {
 }
 
 GeneratedToken Generation::next(std::span<const float> logits) {
+  return accept(sampler_.sample(logits, allowed()));
+}
+
+GeneratedToken Generation::take(std::int32_t token) {
+  return accept({.token = token, .top = {}});
+}
+
+/// A grammar that is satisfied has nothing to say after its end.
+std::span<const std::int32_t> Generation::ends() const {
+  return !options_.ignore_eos || options_.constraint ? std::span(eos_) : std::span<const std::int32_t>();
+}
+
+GeneratedToken Generation::accept(Sampled sampled) {
   GeneratedToken result;
-  result.sampled = sampler_.sample(logits, allowed());
+  result.sampled = std::move(sampled);
   const std::int32_t token = result.sampled.token;
   sampler_.accept(token);
   if (options_.constraint && !options_.in_thinking) options_.constraint->accept(token);
   ++count_;
-  // A grammar that is satisfied has nothing to say after its end.
-  const bool may_end = !options_.ignore_eos || options_.constraint;
-  const bool ends = may_end && std::find(eos_.begin(), eos_.end(), token) != eos_.end();
-  if (!ends) add_text(token, result);
-  if (ends) {
+  const std::span<const std::int32_t> end_tokens = ends();
+  const bool is_end = std::find(end_tokens.begin(), end_tokens.end(), token) != end_tokens.end();
+  if (!is_end) add_text(token, result);
+  if (is_end) {
     result.is_end = true;
     result.finish = FinishReason::kStop;
   } else if (!result.finish && count_ == limit_) {
@@ -80,6 +92,19 @@ void Generation::add_text(std::int32_t token, GeneratedToken& result) {
   if (stops_.stopped()) result.finish = FinishReason::kStop;
 }
 
+bool Generation::start_drawing(Session& session, std::int32_t token) {
+  const bool budget = options_.in_thinking && options_.thinking_budget >= 0;
+  if (options_.constraint || options_.top_logprobs >= 0 || budget || !session.can_draw()) return false;
+  const std::vector<std::int32_t> generated = sampler_.accepted();
+  session.start_drawing({.token = token,
+                         .vocab = tokenizer_.size(),
+                         .sampling = &options_.sampling,
+                         .generated = generated,
+                         .stops = ends(),
+                         .uniform = [this] { return sampler_.random_unit(); }});
+  return true;
+}
+
 std::optional<std::string> Generation::matched_stop() const {
   if (!stops_.matched()) return {};
   return options_.stop[*stops_.matched()];
@@ -88,10 +113,16 @@ std::optional<std::string> Generation::matched_stop() const {
 FinishReason generate(Session& session, Generation& generation,
                       const std::function<bool(const GeneratedToken&)>& on_token) {
   for (;;) {
-    const GeneratedToken token = generation.next(session.logits());
-    if (!on_token(token)) return FinishReason::kCancelled;
-    if (token.finish) return *token.finish;
-    session.decode(token.sampled.token);
+    const GeneratedToken token =
+        session.drawing() ? generation.take(session.draw(generation.goes_on())) : generation.next(session.logits());
+    const bool wanted = on_token(token);
+    if (!wanted || token.finish) {
+      session.stop_drawing();
+      return wanted ? *token.finish : FinishReason::kCancelled;
+    }
+    if (!session.drawing() && !generation.start_drawing(session, token.sampled.token)) {
+      session.decode(token.sampled.token);
+    }
   }
 }
 

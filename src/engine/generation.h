@@ -53,11 +53,24 @@ class Generation {
   /// Chooses the next token. Unless it has `finish`, the token goes to the session before the next call.
   GeneratedToken next(std::span<const float> logits);
 
+  /// The same for a token that the device chose.
+  GeneratedToken take(std::int32_t token);
+
+  /// Lets the device choose what follows `token`, the last one given: then session.draw() gives tokens for take().
+  /// False where the backend cannot, or where this reply needs its logits on the host (log-probabilities, a constraint,
+  /// a thinking budget).
+  bool start_drawing(Session& session, std::int32_t token);
+  /// Whether the token after the next is sure to be wanted, unless the next is an end token. Stop strings are known to
+  /// the host alone, so with them the device must not run ahead.
+  bool goes_on() const { return options_.stop.empty() && count_ + 1 < limit_; }
+
   /// The stop string that ended the reply.
   std::optional<std::string> matched_stop() const;
   std::int64_t count() const { return count_; }  // tokens so far, end token included
 
  private:
+  GeneratedToken accept(Sampled sampled);
+  std::span<const std::int32_t> ends() const;
   std::span<const std::uint32_t> allowed();
   void prepare_thinking_masks();
   void add_text(std::int32_t token, GeneratedToken& result);

@@ -6,22 +6,24 @@
 
 #include "model/memory_forecast.h"
 #include "ops/cpu/cpu_ops.h"
+#include "ops/gpu/gpu_ops.h"
 #include "support/error.h"
 
 namespace lily {
 namespace {
 
-std::string choose_device(const std::string& wanted) {
-  if (wanted == "auto" || wanted == "cpu") return "cpu";
-  throw Error(fmt::format("there is no device '{}' in this build", wanted), "use --device auto or cpu");
-}
-
-std::unique_ptr<Ops> make_ops(const std::string& device, const ModelConfig& config, std::uint64_t text_bytes,
+/// On `gpu`, or on the CPU if it is null.
+std::unique_ptr<Ops> make_ops(Device* gpu, const ModelConfig& config, std::uint64_t text_bytes,
                               const LoadOptions& options) {
-  LILY_CHECK(device == "cpu");
+  if (gpu != nullptr) {
+    require_memory(config, text_bytes, options.context, kGpuMemory, gpu->info().memory_budget);
+    return make_gpu_ops(*gpu, config);
+  }
   require_memory(config, text_bytes, options.context, kCpuMemory);
-  return make_cpu_ops(
-      config, {.threads = options.threads, .target = "", .activations = activations_named(options.activations)});
+  return make_cpu_ops(config, {.threads = options.threads,
+                               .target = "",
+                               .activations = activations_named(options.activations),
+                               .profile = options.profile});
 }
 
 /// Reads a few bytes of each tensor, not the gigabytes: enough to tell checkpoints apart, not to verify one.
@@ -41,8 +43,8 @@ std::uint64_t hash_of(const Checkpoint& checkpoint) {
 LoadedModel::LoadedModel(const LoadOptions& options)
     : checkpoint_(Checkpoint::open(resolve_model(options.model))),
       tokenizer_(Tokenizer::open(checkpoint_.directory())),
-      device_(choose_device(options.device)),
-      ops_(make_ops(device_, checkpoint_.config(), checkpoint_.text_bytes(), options)),
+      gpu_(make_device(parse_device_kind(options.device))),
+      ops_(make_ops(gpu_.get(), checkpoint_.config(), checkpoint_.text_bytes(), options)),
       model_(load_model(checkpoint_, *ops_, options.progress)),
       id_(hash_of(checkpoint_)) {
   if (tokenizer_.size() > config().vocab_size) {

@@ -8,19 +8,23 @@
 #include <string>
 
 #include "checkpoint/checkpoint.h"
+#include "device/device.h"
+#include "model/memory_forecast.h"
 #include "model/model.h"
 #include "ops/ops.h"
+#include "ops/profile.h"
 #include "text/tokenizer.h"
 
 namespace lily {
 
 struct LoadOptions {
   std::string model = "demo";    // directory, Hugging Face id in the local cache, or "demo"
-  std::string device = "auto";   // auto, cpu, and what this build has besides
+  std::string device = "auto";   // auto, cpu, metal, cuda, emulated
   int threads = 0;               // 0: the cores this process may use
   std::string activations;       // CPU: "float32", "int16", "int8"; empty: its default
   std::int64_t context = 32768;  // tokens of a session, for the memory forecast
   std::function<void(std::int64_t, std::int64_t)> progress = {};  // layers done, layers
+  Profile* profile = nullptr;                                     // CPU: filled by every op; outlives the model
 };
 
 class LoadedModel {
@@ -33,14 +37,17 @@ class LoadedModel {
   const Tokenizer& tokenizer() const { return tokenizer_; }
   const Model& model() const { return model_; }
   Ops& ops() { return *ops_; }
+  /// Null: the CPU.
+  Device* gpu() const { return gpu_.get(); }
   /// What session files are tied to: a hash of the configuration and of every tensor's place, shape and first bytes.
   std::uint64_t id() const { return id_; }
-  const std::string& device() const { return device_; }
+  /// "cpu", "metal", "cuda" or "emulated".
+  std::string device() const { return std::string(to_string(gpu_ ? gpu_->info().kind : DeviceKind::kCpu)); }
 
  private:
   Checkpoint checkpoint_;
   Tokenizer tokenizer_;
-  std::string device_;
+  std::unique_ptr<Device> gpu_;  // null: the CPU
   std::unique_ptr<Ops> ops_;
   Model model_;
   std::uint64_t id_;

@@ -149,7 +149,7 @@ void Scheduler::prefill_one_chunk() {
   const bool others_decode = std::any_of(slots_.begin(), slots_.end(), [](const Slot& other) {
     return other.job != nullptr && other.session->pending() == 0;
   });
-  std::int64_t rows = options_.session.prefill_chunk;
+  std::int64_t rows = slot->session->prefill_chunk();
   if (others_decode) rows = std::min(rows, kRowsBesideDecoding);
   const auto start = Job::Clock::now();
   try {
@@ -202,7 +202,19 @@ void Scheduler::verify(const Slot& slot) const {
   }
 }
 
+/// `alone`: no other job wants the device.
+GeneratedToken Scheduler::next_token(Slot& slot, bool alone) const {
+  Session& session = *slot.session;
+  Generation& generation = slot.job->generation;
+  if (!session.drawing()) return generation.next(session.logits());
+  const auto start = Job::Clock::now();
+  const std::int32_t token = alone ? session.draw(generation.goes_on()) : session.leave_drawing();
+  slot.job->decode_seconds += seconds_since(start);
+  return generation.take(token);
+}
+
 void Scheduler::decode_one_token_each() {
+  const bool alone = std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.job != nullptr; }) == 1;
   std::vector<Slot*> running;
   std::vector<Session*> sessions;
   std::vector<std::int32_t> tokens;
@@ -210,7 +222,7 @@ void Scheduler::decode_one_token_each() {
     if (slot.job == nullptr || slot.session->pending() > 0) continue;
     Job& job = *slot.job;
     try {
-      GeneratedToken token = job.generation.next(slot.session->logits());
+      GeneratedToken token = next_token(slot, alone);
       if (!token.is_end) job.generated.push_back(token.sampled.token);
       const std::optional<FinishReason> reason = token.finish;
       const std::int32_t id = token.sampled.token;
@@ -219,6 +231,7 @@ void Scheduler::decode_one_token_each() {
         finish(slot, *reason);
         continue;
       }
+      if (slot.session->drawing() || (alone && job.generation.start_drawing(*slot.session, id))) continue;
       running.push_back(&slot);
       sessions.push_back(slot.session.get());
       tokens.push_back(id);
@@ -239,6 +252,12 @@ void Scheduler::decode_one_token_each() {
 
 void Scheduler::finish(Slot& slot, FinishReason reason) {
   Job& job = *slot.job;
+  try {
+    slot.session->stop_drawing();
+  } catch (const std::exception& error) {
+    fail(slot, error);
+    return;
+  }
   if (reason != FinishReason::kCancelled && slot.session->pending() == 0) {
     slot.session->snapshot();
     remember(*slot.session);

@@ -1,5 +1,6 @@
 // What the engine's thread does, one round at a time: give waiting jobs a session, compute one prefill chunk, decode
-// one token of every running reply in a batch. It knows nothing of threads but the jobs' event channels.
+// one token of every running reply in a batch; a reply alone is left to the device to draw, if it can. It knows nothing
+// of threads but the jobs' event channels.
 //
 // Prefills are interleaved so that nobody starves: the shortest rest goes first, but every fourth chunk belongs to the
 // job that waits longest. While replies are running, chunks are short, so that their tokens keep coming.
@@ -45,6 +46,7 @@ class Scheduler {
   void score_prompt(Job& job, std::int64_t position, std::span<const float> logits) const;
   void prompt_done(Slot& slot);
   void verify(const Slot& slot) const;
+  GeneratedToken next_token(Slot& slot, bool alone) const;
   void decode_one_token_each();
   void finish(Slot& slot, FinishReason reason);
   void fail(const Job& job, const std::exception& error);

@@ -1,5 +1,7 @@
 // adjusted = logits with bias and penalties; NaN and padding ids become kNone. tops = the maximum of each 32.
+// kept = the logits as they are, for the host, until the step that draws a stop token.
 #include "select.h"
+#include "step_state.h"
 
 METAL_FUNC float adjust(float logit, uint id, device const float* bias, device const uint* counts,
                         device const SelectParams* p) {
@@ -17,16 +19,20 @@ METAL_FUNC float adjust(float logit, uint id, device const float* bias, device c
 template <int THREADS>
 kernel void adjust_logits(device const float* logits [[buffer(0)]], device const float* bias [[buffer(1)]],
                           device const uint* counts [[buffer(2)]], device const SelectParams* p [[buffer(3)]],
-                          device float* adjusted [[buffer(4)]], device float* tops [[buffer(5)]],
-                          constant uint& rows [[buffer(6)]], uint3 group [[threadgroup_position_in_grid]],
+                          device const StepState* step [[buffer(4)]], device float* kept [[buffer(5)]],
+                          device float* adjusted [[buffer(6)]], device float* tops [[buffer(7)]],
+                          constant uint& rows [[buffer(8)]], uint3 group [[threadgroup_position_in_grid]],
                           uint tid [[thread_index_in_threadgroup]]) {
   const uint first = (group.x * THREADS + tid) * 4;
   wait_for_inputs();
+  const bool stopped = step->stopped != 0;
   float top = kNone;
   METAL_PRAGMA_UNROLL
   for (uint i = 0; i < 4; ++i) {
     if (first + i < rows) {
-      const float value = adjust(logits[first + i], first + i, bias, counts, p);
+      const float logit = logits[first + i];
+      if (!stopped) kept[first + i] = logit;
+      const float value = adjust(logit, first + i, bias, counts, p);
       adjusted[first + i] = value;
       top = max(top, value);
     }

@@ -14,7 +14,7 @@ struct MemoryTraits {
   std::int64_t prefill_chunk = 512;         // tokens per forward pass
 };
 constexpr MemoryTraits kCpuMemory = {.kv_value_bytes = 4};
-constexpr MemoryTraits kGpuMemory = {.kv_value_bytes = 2};
+constexpr MemoryTraits kGpuMemory = {.kv_value_bytes = 2, .prefill_chunk = 2048};
 
 /// Bytes for one timeline. Snapshots of recurrent state have budgets of their own and are not in it.
 struct MemoryForecast {

@@ -125,7 +125,7 @@ class DecodeLoop {
     std::int64_t position = 0;  // of that token: so many tokens are in the timeline
     std::int32_t vocab = 0;     // ids from here on are never drawn
     const SamplingParams* sampling = nullptr;
-    std::span<const std::int32_t> generated;  // the reply so far, for the penalties; ends in `token`
+    std::span<const std::int32_t> generated;  // the reply so far with `token`, in any order, for the penalties
     std::span<const std::int32_t> stops;      // at most 8; after one is drawn, further steps change nothing
     std::function<double()> uniform;          // one number in [0, 1) for each draw
   };
@@ -135,8 +135,10 @@ class DecodeLoop {
   /// Queues one step: computes the token drawn last and draws the next. Waits only while two steps are in flight.
   virtual void submit() = 0;
   /// The token that the oldest step drew whose token was not yet taken; waits for it. At most 32 may be outstanding.
-  /// Throws Error when no token could be drawn.
+  /// After a stop token: that token again. Throws Error when no token could be drawn.
   virtual std::int32_t next() = 0;
+  /// The logits that the last step drew from, [vocab]; with a stop token, those that it was drawn from. Waits.
+  virtual void read_logits(std::span<float> out) = 0;
 };
 
 class Ops {
@@ -153,6 +155,9 @@ class Ops {
   /// Uninitialised activations; storage is pooled.
   virtual Tensor tensor(std::int64_t rows, std::int64_t cols) = 0;
   virtual void read(const Tensor& tensor, std::span<float> out) = 0;
+
+  /// Rows of a forward pass from which more make a prompt hardly faster.
+  virtual std::int64_t prefill_chunk() const { return 512; }
 
   // ---- compute ----
   /// x[r] = table[tokens[r]]

@@ -123,4 +123,10 @@ double Sampler::random_unit() {
   return static_cast<double>(random_() >> 11) * 0x1.0p-53;
 }
 
+std::vector<std::int32_t> Sampler::accepted() const {
+  std::vector<std::int32_t> tokens;
+  for (const auto& [token, count] : counts_) tokens.insert(tokens.end(), static_cast<std::size_t>(count), token);
+  return tokens;
+}
+
 }  // namespace lily

@@ -41,13 +41,17 @@ class Sampler {
   /// Counts a generated token for the penalties. sample() does not do it by itself: what was drawn may be replaced.
   void accept(std::int32_t token);
 
+  /// For who draws in this sampler's place (DecodeLoop): the next random number in [0, 1), and the accepted tokens,
+  /// each as often as it was accepted, in no order.
+  double random_unit();
+  std::vector<std::int32_t> accepted() const;
+
  private:
   void copy_logits(std::span<const float> logits);
   float log_probabilities(std::vector<TokenLogprob>& top);
   void apply_bias_and_penalties();
   void apply_mask(std::span<const std::uint32_t> allowed);
   std::int32_t choose();
-  double random_unit();
 
   SamplingParams params_;
   std::int32_t vocab_;

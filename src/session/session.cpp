@@ -24,7 +24,8 @@ std::int64_t common_prefix(std::span<const std::int32_t> a, std::span<const std:
 
 Session::Session(const Model& model, Ops& ops, const Limits& limits)
     : model_(model), ops_(ops), limits_(limits), state_(ops.new_state(limits.capacity)) {
-  LILY_CHECK(limits.capacity > 0 && limits.prefill_chunk > 0 && limits.snapshot_interval >= 0);
+  if (limits_.prefill_chunk == 0) limits_.prefill_chunk = ops.prefill_chunk();
+  LILY_CHECK(limits_.capacity > 0 && limits_.prefill_chunk > 0 && limits_.snapshot_interval >= 0);
 }
 
 void Session::check_tokens(std::span<const std::int32_t> tokens) const {
@@ -61,6 +62,7 @@ SyncResult Session::sync(std::span<const std::int32_t> tokens, const SyncOptions
 
 std::int64_t Session::begin(std::span<const std::int32_t> tokens, std::span<const std::int64_t> snapshots) {
   check_tokens(tokens);
+  stop_drawing();
   pending_.clear();
   go_back_to(common_prefix(tokens_, tokens));
   const std::int64_t reused = length_of(tokens_);
@@ -148,13 +150,11 @@ void Session::decode(std::span<Session* const> sessions, std::span<const std::in
   std::vector<Segment> segments;
   std::vector<std::int64_t> rows;
   for (Session* session : sessions) {
-    LILY_CHECK(&session->ops_ == &ops && &session->model_ == &model && session->pending_.empty());
+    LILY_CHECK(&session->ops_ == &ops && &session->model_ == &model);
+    LILY_CHECK(session->pending_.empty() && !session->drawing_);
     const std::int64_t row = static_cast<std::int64_t>(segments.size());
     const std::int64_t position = length_of(session->tokens_);
-    if (position >= session->limits_.capacity) {
-      throw Error(fmt::format("session: the context of {} tokens is full", session->limits_.capacity),
-                  "start a new conversation or give a larger --ctx");
-    }
+    session->check_room();
     segments.push_back({.state = session->state_.get(), .first_row = row, .rows = 1, .position = position});
     rows.push_back(row);
   }
@@ -176,12 +176,107 @@ void Session::decode(std::span<Session* const> sessions, std::span<const std::in
   }
 }
 
+void Session::check_room() const {
+  if (length_of(tokens_) < limits_.capacity) return;
+  throw Error(fmt::format("session: the context of {} tokens is full", limits_.capacity),
+              "start a new conversation or give a larger --ctx");
+}
+
+bool Session::can_draw() {
+  if (!loop_asked_for_) {
+    loop_ = ops_.decode_loop(*state_, [this](std::span<const std::int32_t> tokens, Batch batch) {
+      constexpr std::int64_t kFirst = 0;
+      return forward(ops_, model_, tokens, batch, std::span(&kFirst, 1));
+    });
+    loop_asked_for_ = true;
+  }
+  return loop_ != nullptr;
+}
+
+void Session::start_drawing(DecodeLoop::Start start) {
+  LILY_CHECK(can_draw() && !drawing_ && pending_.empty());
+  check_room();
+  start.position = length_of(tokens_);
+  next_token_ = start.token;
+  stops_.assign(start.stops.begin(), start.stops.end());
+  drawing_ = true;
+  stepped_ = false;
+  try {
+    loop_->start(start);
+  } catch (...) {
+    reset();
+    throw;
+  }
+}
+
+void Session::queue_draw() {
+  check_room();
+  loop_->submit();
+  ++queued_;
+}
+
+std::int32_t Session::take_drawn() {
+  const std::int32_t drawn = loop_->next();
+  --queued_;
+  tokens_.push_back(next_token_);
+  next_token_ = drawn;
+  stepped_ = true;
+  return drawn;
+}
+
+std::int32_t Session::draw(bool ahead) {
+  LILY_CHECK(drawing_);
+  try {
+    if (queued_ == 0) queue_draw();
+    if (ahead && length_of(tokens_) + queued_ < limits_.capacity) queue_draw();
+    const std::int32_t drawn = take_drawn();
+    if (std::find(stops_.begin(), stops_.end(), drawn) != stops_.end()) end_drawing();
+    return drawn;
+  } catch (...) {
+    reset();
+    throw;
+  }
+}
+
+/// Steps that are still queued have changed nothing: they came after a stop token.
+void Session::end_drawing() {
+  for (; queued_ > 0; --queued_) loop_->next();
+  drawing_ = false;
+  if (stepped_) loop_->read_logits(logits_);
+}
+
+void Session::stop_drawing() {
+  if (!drawing_) return;
+  try {
+    while (queued_ > 0) take_drawn();
+    end_drawing();
+  } catch (...) {
+    reset();
+    throw;
+  }
+}
+
+std::int32_t Session::leave_drawing() {
+  LILY_CHECK(drawing_);
+  try {
+    if (queued_ == 0) queue_draw();
+    std::int32_t drawn = 0;
+    while (queued_ > 0) drawn = take_drawn();
+    end_drawing();
+    return drawn;
+  } catch (...) {
+    reset();
+    throw;
+  }
+}
+
 void Session::snapshot() {
   if (tokens_.empty()) return;
   if (const auto found = snapshots_.find(length_of(tokens_)); found != snapshots_.end()) {
     found->second.last_use = ++clock_;
     return;
   }
+  if (state_->recurrent_bytes() > limits_.snapshot_bytes) return;  // none could be kept
   auto snapshot = std::make_shared<Snapshot>();
   snapshot->recurrent.resize(state_->recurrent_bytes());
   state_->read_recurrent(snapshot->recurrent);
@@ -213,6 +308,8 @@ SyncResult Session::rewind(std::int64_t length) {
 }
 
 void Session::reset() {
+  drawing_ = false;
+  queued_ = 0;
   tokens_.clear();
   logits_.clear();
   pending_.clear();

@@ -35,8 +35,8 @@ struct SyncOptions {
 class Session {
  public:
   struct Limits {
-    std::int64_t capacity = 32768;     // tokens, prompt and reply
-    std::int64_t prefill_chunk = 512;  // tokens in one forward pass
+    std::int64_t capacity = 32768;   // tokens, prompt and reply
+    std::int64_t prefill_chunk = 0;  // tokens in one forward pass; 0: what the backend likes best
     std::size_t snapshot_bytes = std::size_t{2}
                                  << 30;     // budget for this session's snapshots; the longest unused go first
     std::int64_t snapshot_interval = 4096;  // also one every so many tokens of a prefill; 0: none
@@ -65,6 +65,22 @@ class Session {
   /// One decode step for several sessions of the same model and ops, in one forward pass.
   static void decode(std::span<Session* const> sessions, std::span<const std::int32_t> tokens);
 
+  /// Drawing: the device chooses the tokens (DecodeLoop), so that none waits for the host. Not with every backend.
+  bool can_draw();
+  /// `start.token` is the next of the timeline; the start's position is filled in here. The start's spans and pointers
+  /// are used only inside the call, `uniform` until the drawing ends. logits() stand still while drawing.
+  void start_drawing(DecodeLoop::Start start);
+  bool drawing() const { return drawing_; }
+  /// The next token. The one before it is in the timeline by then. `ahead`: the device goes on with this token at once,
+  /// which only helps if it is going to be wanted. A stop token ends the drawing and is not in the timeline.
+  std::int32_t draw(bool ahead);
+  /// Ends the drawing, if there is one; logits() are then those after the timeline's last token, which is the last one
+  /// that draw() gave if the device ran ahead, else the one before it.
+  void stop_drawing();
+  /// Ends it so that the host can go on: the last token that draw() gave (or the start's) is in the timeline, and the
+  /// result is the one that the device drew after it.
+  std::int32_t leave_drawing();
+
   /// Keeps a snapshot at the present end.
   void snapshot();
   /// Cuts the timeline to its first `length` tokens, computing from the nearest snapshot where needed.
@@ -80,6 +96,7 @@ class Session {
   std::span<const std::int32_t> tokens() const { return tokens_; }
   std::span<const float> logits() const { return logits_; }  // [vocab]; empty before the first token
   std::int64_t capacity() const { return limits_.capacity; }
+  std::int64_t prefill_chunk() const { return limits_.prefill_chunk; }
   /// Lengths of the prefixes that can be gone back to without computing, ascending.
   std::vector<std::int64_t> snapshot_positions() const;
   /// The snapshot at one of these positions.
@@ -101,7 +118,11 @@ class Session {
   };
 
   void check_tokens(std::span<const std::int32_t> tokens) const;
+  void check_room() const;
   void go_back_to(std::int64_t common);
+  void queue_draw();
+  std::int32_t take_drawn();
+  void end_drawing();
   std::int64_t next_stop(std::int64_t max_rows) const;
   void keep(std::int64_t position, std::shared_ptr<const Snapshot> snapshot);
 
@@ -115,6 +136,14 @@ class Session {
   std::vector<std::int64_t> snapshots_at_;          // where advance() stops to keep a snapshot, ascending
   std::map<std::int64_t, KeptSnapshot> snapshots_;  // by prefix length
   std::uint64_t clock_ = 0;                         // counts uses of snapshots
+
+  std::unique_ptr<DecodeLoop> loop_;  // made when first asked for, then kept: it holds a recorded step
+  bool loop_asked_for_ = false;
+  bool drawing_ = false;
+  std::int32_t next_token_ = 0;      // drawn, not in the timeline yet
+  bool stepped_ = false;             // a step of this drawing was taken: the device has newer logits than logits_
+  std::int64_t queued_ = 0;          // steps on the device whose token was not taken
+  std::vector<std::int32_t> stops_;  // of the drawing
 };
 
 }  // namespace lily

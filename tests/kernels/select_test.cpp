@@ -48,15 +48,19 @@ class SelectTest : public KernelTest {
     Floats uniforms(kTokenSlots, 2.F);
     uniforms[5] = float(u);
     const auto l = upload(logits), b = upload(bias), c = upload(counts), s = upload(std::vector{params});
-    const auto adjusted = device_->allocate(rows * 4), tops = device_->allocate((rows + 31) / 32 * 4);
+    const auto kept = device_->allocate(rows * 4), adjusted = device_->allocate(rows * 4);
+    const auto tops = device_->allocate((rows + 31) / 32 * 4);
     const auto uniform = upload(uniforms), tokens = upload(std::vector<uint>(kTokenSlots, 9U));
     const auto shown = upload(std::vector<uint>(kTokenSlots, 9U)), step = upload(std::vector<StepState>{{100, 4, 0}});
     device_->dispatch(kernels::select_adjust, {.groups = {(rows + 1023) / 1024}}, l->view<float>(), b->view<float>(),
-                      c->view<uint>(), s->view<SelectParams>(), adjusted->view<float>(), tops->view<float>(), rows);
+                      c->view<uint>(), s->view<SelectParams>(), step->view<StepState>(), kept->view<float>(),
+                      adjusted->view<float>(), tops->view<float>(), rows);
     device_->dispatch(kernels::select_token, {}, adjusted->view<float>(), tops->view<float>(), s->view<SelectParams>(),
                       uniform->view<float>(), c->view<uint>(), tokens->view<uint>(), shown->view<uint>(),
                       step->view<StepState>(), rows);
     const auto drawn = download<uint>(*tokens, kTokenSlots);
+    const auto kept_bits = download<uint>(*kept, rows);
+    EXPECT_EQ(std::memcmp(kept_bits.data(), logits.data(), rows * 4), 0);
     const std::int32_t expected = reference(logits, p, counts, vocab, u);
     EXPECT_EQ(std::int32_t(drawn[5]), expected)
         << fmt::format("T {} k {} p {} min {} u {}, {} logits", p.temperature, p.top_k, p.top_p, p.min_p, u, rows);

@@ -19,6 +19,7 @@ GpuDecodeLoop::GpuDecodeLoop(GpuOps& ops, State& state, Forward forward)
   parameters_ = ops.device_.allocate(sizeof(SelectParams));
   counts_ = ops.device_.allocate(vocab * sizeof(uint));
   bias_ = ops.device_.allocate(vocab * sizeof(float));
+  kept_ = ops.device_.allocate(vocab * sizeof(float));
 }
 
 GpuDecodeLoop::~GpuDecodeLoop() {
@@ -59,6 +60,8 @@ void GpuDecodeLoop::start(const Start& start) {
   position_ = start.position;
   drawn_ = taken_ = 0;
   tickets_.clear();
+  stops_.assign(start.stops.begin(), start.stops.end());
+  stopped_by_.reset();
 }
 
 void GpuDecodeLoop::record() {
@@ -87,8 +90,8 @@ void GpuDecodeLoop::select(const Tensor& logits) {
   const auto tops = ops_.pool_->take(groups * sizeof(float));
   Device& device = ops_.device_;
   device.dispatch(kernels::select_adjust, {.groups = {(rows + 1023) / 1024}}, ops_.floats(logits), bias_->view<float>(),
-                  counts_->view<uint>(), parameters_->view<SelectParams>(), adjusted->view<float>(),
-                  tops->view<float>(), rows);
+                  counts_->view<uint>(), parameters_->view<SelectParams>(), state_.step().view<StepState>(),
+                  kept_->view<float>(), adjusted->view<float>(), tops->view<float>(), rows);
   device.dispatch(kernels::select_token, {}, adjusted->view<float>(), tops->view<float>(),
                   parameters_->view<SelectParams>(), uniforms_->view<float>(), counts_->view<uint>(),
                   tokens_->view<uint>(), shown_->view<uint>(), state_.step().view<StepState>(), rows);
@@ -108,12 +111,20 @@ std::int32_t GpuDecodeLoop::next() {
   LILY_CHECK(!tickets_.empty());
   ops_.device_.wait(tickets_.front());
   tickets_.pop_front();
+  if (stopped_by_) return *stopped_by_;
   const uint token = shown_->host_as<uint>()[++taken_ % kTokenSlots];
   if (token == kNoToken) {
     throw Error("no token can be sampled: every logit is NaN, -inf or forbidden",
                 "the weights may be damaged, or the constraints on the reply allow nothing");
   }
-  return static_cast<std::int32_t>(token);
+  const auto id = static_cast<std::int32_t>(token);
+  if (std::find(stops_.begin(), stops_.end(), id) != stops_.end()) stopped_by_ = id;
+  return id;
+}
+
+void GpuDecodeLoop::read_logits(std::span<float> out) {
+  LILY_CHECK(out.size() * sizeof(float) == kept_->size());
+  ops_.device_.read(*kept_, 0, std::as_writable_bytes(out));
 }
 
 }  // namespace lily::gpu

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <deque>
+#include <optional>
+#include <vector>
 
 #include "ops/gpu/ops_impl.h"
 
@@ -16,6 +18,7 @@ class GpuDecodeLoop final : public DecodeLoop {
   void start(const Start& start) override;
   void submit() override;
   std::int32_t next() override;
+  void read_logits(std::span<float> out) override;
 
   const Buffer& tokens() const { return *tokens_; }
   const Buffer& state_step() const { return state_.step(); }
@@ -28,7 +31,7 @@ class GpuDecodeLoop final : public DecodeLoop {
   State& state_;
   Forward forward_;
   std::shared_ptr<BufferPool> pool_;  // of the recorded step's activations
-  std::unique_ptr<Buffer> tokens_, shown_, uniforms_, parameters_, counts_, bias_;
+  std::unique_ptr<Buffer> tokens_, shown_, uniforms_, parameters_, counts_, bias_, kept_;
   std::unique_ptr<Step> step_;
   int cache_version_ = -1;
   bool has_bias_ = false;
@@ -36,6 +39,8 @@ class GpuDecodeLoop final : public DecodeLoop {
   std::int64_t position_ = 0;  // of the next step to submit
   std::uint64_t drawn_ = 0, taken_ = 0;
   std::deque<Device::Ticket> tickets_;
+  std::vector<std::int32_t> stops_;
+  std::optional<std::int32_t> stopped_by_;
 };
 
 }  // namespace lily::gpu

@@ -1,0 +1,193 @@
+// lily bench: how fast this machine reads prompts and writes replies, against its own limit and another engine.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <stdlib.h>  // getloadavg
+
+#include <array>
+#include <ctime>
+
+#include "bench_report.h"
+#include "benchmark/costs.h"
+#include "benchmark/machine.h"
+#include "benchmark/peer.h"
+#include "benchmark/speed.h"
+#include "commands.h"
+#include "engine/loaded_model.h"
+#include "ops/profile.h"
+#include "options.h"
+#include "progress_line.h"
+#include "support/error.h"
+#include "support/thread_pool.h"
+
+namespace lily {
+namespace {
+
+struct BenchOptions {
+  LoadOptions load;
+  std::vector<std::int64_t> lengths = {512, 4096};
+  std::int64_t tokens = 64;
+  std::int64_t chunk = 0;
+  int rounds = 3;
+  bool sweep = false, sampled = false, trace = false, profile = false, machine = false, json = false;
+  std::string against, csv, plot;
+};
+
+const std::vector<std::int64_t> kSweep = {256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072};
+
+std::string load_average() {
+  std::array<double, 1> load{};
+  return getloadavg(load.data(), 1) == 1 ? fmt::format("{:.2f}", load[0]) : "";
+}
+
+double measured_bandwidth(const LoadedModel& model, int threads) {
+  return model.gpu() != nullptr ? measured_copy_bandwidth(*model.gpu()) : measured_read_bandwidth(threads);
+}
+
+BenchReport report_of(const BenchOptions& options, const LoadedModel& model) {
+  const bool cpu = model.gpu() == nullptr;
+  BenchReport report{.model = options.load.model,
+                     .device = model.device(),
+                     .device_name = cpu ? "" : model.gpu()->info().name,
+                     .started = fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr))),
+                     .load = load_average(),
+                     .threads = !cpu                       ? 0
+                                : options.load.threads > 0 ? options.load.threads
+                                                           : usable_cores(),
+                     .tokens = options.tokens,
+                     .rounds = options.rounds,
+                     .sampled = options.sampled,
+                     .bandwidth = {},
+                     .active_weight_bytes = active_weight_bytes(model.checkpoint()),
+                     .peer_command = options.against,
+                     .results = {}};
+  if (options.machine) report.bandwidth = measured_bandwidth(model, report.threads);
+  return report;
+}
+
+/// What the rounds of one length were.
+struct Rounds {
+  std::vector<double> prefill, decode, first_token, peer_prefill, peer_decode;
+  Trace trace;
+
+  void add(const Speed& speed, std::int64_t length) {
+    prefill.push_back(static_cast<double>(length) / speed.prefill_seconds);
+    decode.push_back(speed.decode_rate());
+    first_token.push_back(speed.first_token_seconds);
+    trace = {.tokens = speed.tokens - 1, .chunks = speed.chunks, .decode = speed.decode, .prefill = speed.prefill};
+  }
+  void add(const PeerSpeed& speed) {
+    if (speed.prefill) peer_prefill.push_back(*speed.prefill);
+    if (speed.decode) peer_decode.push_back(*speed.decode);
+  }
+};
+
+std::optional<Spread> spread_if_any(const std::vector<double>& values) {
+  if (values.empty()) return {};
+  return spread_of(values);
+}
+
+BenchResult bench_length(const BenchOptions& options, LoadedModel& model, std::int64_t length,
+                         std::optional<double> bandwidth) {
+  SamplingParams sampling = SamplingParams::defaults(true);
+  sampling.seed = 1;
+  if (!options.sampled) sampling.temperature = 0;
+  SpeedTest test(model, {.length = length, .tokens = options.tokens, .sampling = sampling, .chunk = options.chunk});
+  ProgressLine line(fmt::format("prompt of {}", length));
+  Rounds rounds;
+  test.round();  // warms up
+  for (int round = 0; round < options.rounds; ++round) {
+    line.show_count(round, options.rounds, "rounds");
+    rounds.add(test.round(), length);
+    if (!options.against.empty()) rounds.add(run_peer(options.against, length, options.tokens));
+  }
+  line.clear();
+  BenchResult result{.length = length,
+                     .prefill = spread_of(rounds.prefill),
+                     .decode = spread_of(rounds.decode),
+                     .first_token = spread_of(rounds.first_token),
+                     .bandwidth_share = {},
+                     .peer_prefill = spread_if_any(rounds.peer_prefill),
+                     .peer_decode = spread_if_any(rounds.peer_decode),
+                     .trace = rounds.trace};
+  if (bandwidth) {
+    const std::int64_t kv_bytes = model.gpu() != nullptr ? kGpuMemory.kv_value_bytes : kCpuMemory.kv_value_bytes;
+    const std::uint64_t bytes = decode_bytes(model.checkpoint(), length + options.tokens / 2, kv_bytes);
+    result.bandwidth_share = static_cast<double>(bytes) * result.decode.median / *bandwidth;
+  }
+  return result;
+}
+
+void print_profile(const BenchOptions& options, LoadedModel& model, Profile& profile) {
+  SamplingParams greedy;
+  greedy.temperature = 0;
+  for (const std::int64_t length : options.lengths) {
+    SpeedTest test(model, {.length = length, .tokens = options.tokens, .sampling = greedy, .chunk = options.chunk});
+    test.round();
+    profile.clear();
+    const Speed speed = test.round();
+    fmt::print("\nprompt of {} and {} tokens of reply, by op:\n{}", length, options.tokens,
+               profile.table(speed.first_token_seconds + speed.decode_seconds));
+  }
+}
+
+void bench(BenchOptions options) {
+  if (options.sweep) options.lengths = kSweep;
+  for (const std::int64_t length : options.lengths) {
+    options.load.context = std::max(options.load.context, length + options.tokens + 1);
+  }
+  Profile profile;
+  if (options.profile) options.load.profile = &profile;
+  LoadedModel model(options.load);
+  if (options.trace && model.gpu() == nullptr) {
+    throw Error("bench: --trace counts launches, which the CPU has none of", "give --device metal, cuda or emulated");
+  }
+  if (options.profile && model.gpu() != nullptr) {
+    throw Error("bench: --profile times the CPU's ops", "give --device cpu, or use the vendor's profiler on a GPU");
+  }
+  BenchReport report = report_of(options, model);
+  if (!options.json) print_header(report);
+  for (const std::int64_t length : options.lengths) {
+    report.results.push_back(bench_length(options, model, length, report.bandwidth));
+    if (!options.json) print_result(report, report.results.back());
+  }
+  if (options.json) fmt::print("{}\n", json_of(report));
+  if (options.trace && !options.json) print_trace(report);
+  if (options.profile && !options.json) print_profile(options, model, profile);
+  if (!options.csv.empty()) write_file(options.csv, csv_of(report));
+  if (!options.plot.empty()) write_charts(report, options.plot);
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App* command = app.add_subcommand("bench", "measure prefill and decode, against the machine or another engine");
+  add_load_options(*command, options->load);
+  const CLI::Range lengths(std::int64_t{1}, std::int64_t{1} << 20);
+  auto* given = command->add_option("-p,--lengths", options->lengths, "prompt lengths in tokens, e.g. 512,4096")
+                    ->delimiter(',')
+                    ->check(lengths)
+                    ->capture_default_str();
+  command->add_flag("--sweep", options->sweep, "ten lengths, 256 to 131072")->excludes(given);
+  command->add_option("-n,--tokens", options->tokens, "tokens of the reply")
+      ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  command->add_option("-r,--rounds", options->rounds, "after one round that warms up; the table shows their median")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--chunk", options->chunk, "prompt tokens in one forward pass; 0: the device's choice")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20));
+  command->add_flag("--sampled", options->sampled, "the model's default sampling; without: greedy");
+  command->add_flag("--machine", options->machine, "measure the memory's bandwidth too, and decode's share of it");
+  command->add_flag("--trace", options->trace, "on a GPU: launches, sequential stages and weight bytes");
+  command->add_flag("--profile", options->profile, "on the CPU: time by op");
+  command->add_option("--against", options->against,
+                      "another engine's benchmark, run after each round; {length} and {tokens} are replaced, e.g. "
+                      "\"llama-bench -m model.gguf -p {length} -n 0 -o json\"");
+  command->add_option("--csv", options->csv, "write the figures to this file");
+  command->add_option("--plot", options->plot, "write prefill.svg and decode.svg to this directory");
+  command->add_flag("--json", options->json, "the figures as JSON instead of a table");
+  command->callback([options] { bench(*options); });
+}
+
+}  // namespace lily

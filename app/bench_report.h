@@ -1,0 +1,52 @@
+// What `lily bench` found, and how it is written: a table, CSV, JSON and charts.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "benchmark/speed.h"
+
+namespace lily {
+
+/// Launches for one token of the reply and for one chunk of the prompt; the same on every device.
+struct Trace {
+  std::int64_t tokens = 0;  // of the reply that the device computed
+  std::int64_t chunks = 0;
+  Counters decode, prefill;  // in all
+};
+
+struct BenchResult {
+  std::int64_t length = 0;
+  Spread prefill, decode;                 // tokens per second
+  Spread first_token;                     // seconds
+  std::optional<double> bandwidth_share;  // of decode: bytes it must move against the machine's measured bandwidth
+  std::optional<Spread> peer_prefill, peer_decode;  // tokens per second
+  Trace trace;
+};
+
+struct BenchReport {
+  std::string model, device, device_name, started, load;
+  int threads = 0;  // 0: not the CPU
+  std::int64_t tokens = 0;
+  int rounds = 0;
+  bool sampled = false;
+  std::optional<double> bandwidth;  // bytes per second
+  std::uint64_t active_weight_bytes = 0;
+  std::string peer_command;
+  std::vector<BenchResult> results;
+};
+
+void print_header(const BenchReport& report);
+void print_result(const BenchReport& report, const BenchResult& result);
+void print_trace(const BenchReport& report);
+std::string csv_of(const BenchReport& report);
+std::string json_of(const BenchReport& report);
+/// Writes prefill.svg and decode.svg.
+void write_charts(const BenchReport& report, const std::filesystem::path& directory);
+
+/// Throws Error when the file cannot be written.
+void write_file(const std::filesystem::path& path, const std::string& text);
+
+}  // namespace lily

@@ -1,0 +1,64 @@
+#include "benchmark/machine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "ops/cpu/memory.h"
+#include "support/thread_pool.h"
+
+namespace lily {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kPasses = 5;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace
+
+double measured_read_bandwidth(int threads) {
+  constexpr std::int64_t kWords = std::int64_t{64} << 20;  // 512 MiB
+  constexpr std::int64_t kChunk = std::int64_t{1} << 17;
+  ThreadPool pool(threads > 0 ? threads : usable_cores());
+  const cpu::Pages pages(kWords * sizeof(std::uint64_t));
+  auto* words = pages.as<std::uint64_t>();
+  std::fill_n(words, kWords, 1);
+  std::vector<std::uint64_t> sums(kWords / kChunk);
+  double best = 0;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    const auto start = Clock::now();
+    pool.run(kWords / kChunk, [&](std::int64_t item, int) noexcept {
+      const auto* first = words + item * kChunk;
+      sums[static_cast<std::size_t>(item)] = std::accumulate(first, first + kChunk, std::uint64_t{0});
+    });
+    const double seconds = seconds_since(start);
+    LILY_CHECK(std::accumulate(sums.begin(), sums.end(), std::uint64_t{0}) == kWords);  // it was really read
+    best = std::max(best, static_cast<double>(kWords * sizeof(std::uint64_t)) / seconds);
+  }
+  return best;
+}
+
+double measured_copy_bandwidth(Device& device) {
+  const bool emulated = device.info().kind == DeviceKind::kEmulated;
+  const std::size_t bytes = std::size_t{emulated ? 1U : 512U} << 20;
+  const auto from = device.allocate(bytes), to = device.allocate(bytes);
+  const auto words = static_cast<unsigned>(bytes / sizeof(unsigned));
+  device.dispatch(kernels::zero_words, {.groups = {1024}}, from->view<unsigned>(), words);
+  device.wait(device.submit());
+  double best = 0;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    const auto start = Clock::now();
+    device.dispatch(kernels::copy_words, {.groups = {4096}}, from->view<unsigned>(), to->view<unsigned>(), words);
+    device.wait(device.submit());
+    best = std::max(best, 2.0 * static_cast<double>(bytes) / seconds_since(start));
+  }
+  return best;
+}
+
+}  // namespace lily

@@ -1,0 +1,78 @@
+#include "benchmark/peer.h"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <regex>
+
+#include "support/error.h"
+
+namespace lily {
+namespace {
+
+std::string with_values(std::string command, std::int64_t length, std::int64_t tokens) {
+  const auto replace = [&](std::string_view name, std::int64_t value) {
+    for (std::size_t at; (at = command.find(name)) != std::string::npos;) {
+      command.replace(at, name.size(), std::to_string(value));
+    }
+  };
+  replace("{length}", length);
+  replace("{tokens}", tokens);
+  return command;
+}
+
+/// The command's standard output; its standard error stays ours.
+std::string output_of(const std::string& command) {
+  std::FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) throw_error("bench: cannot start '{}'", command);
+  std::string output;
+  std::array<char, 4096> buffer;
+  for (std::size_t got; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
+    output.append(buffer.data(), got);
+  }
+  const int status = pclose(pipe);
+  if (status != 0) {
+    throw_error("bench: '{}' ended with status {}", command, WIFEXITED(status) ? WEXITSTATUS(status) : status);
+  }
+  return output;
+}
+
+}  // namespace
+
+PeerSpeed parse_peer_output(std::string_view output) {
+  PeerSpeed speed;
+  const std::string text(output);
+  // An entry of llama-bench has n_prompt, n_gen and then avg_ts.
+  static const std::regex number(R"re("(n_gen|avg_ts)"\s*:\s*"?([0-9.eE+-]+))re");
+  double generated = 0;
+  for (std::sregex_iterator match(text.begin(), text.end(), number), end; match != end; ++match) {
+    const double value = std::strtod((*match)[2].str().c_str(), nullptr);
+    if ((*match)[1] == "n_gen") {
+      generated = value;
+    } else {
+      (generated > 0 ? speed.decode : speed.prefill) = value;
+    }
+  }
+  static const std::regex line(R"((Prompt|Generation):\s*[0-9]+ tokens,\s*([0-9.]+) tokens-per-sec)");
+  for (std::sregex_iterator match(text.begin(), text.end(), line), end; match != end; ++match) {
+    const double value = std::strtod((*match)[2].str().c_str(), nullptr);
+    ((*match)[1] == "Prompt" ? speed.prefill : speed.decode) = value;
+  }
+  return speed;
+}
+
+PeerSpeed run_peer(const std::string& command, std::int64_t length, std::int64_t tokens) {
+  const std::string full = with_values(command, length, tokens);
+  const std::string output = output_of(full);
+  const PeerSpeed speed = parse_peer_output(output);
+  if (!speed.prefill && !speed.decode) {
+    throw Error(fmt::format("bench: '{}' printed no speed", full),
+                "known are llama-bench with -o json, and mlx_lm's generate");
+  }
+  return speed;
+}
+
+}  // namespace lily

@@ -1,0 +1,105 @@
+// What `lily bench` computes: other engines' output as they print it, costs against what is known of the demo model,
+// and charts that are well-formed.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "benchmark/chart.h"
+#include "benchmark/costs.h"
+#include "benchmark/machine.h"
+#include "benchmark/peer.h"
+#include "benchmark/speed.h"
+#include "support/error.h"
+
+namespace lily {
+namespace {
+
+TEST(Peer, ReadsLlamaBench) {
+  const PeerSpeed speed = parse_peer_output(R"([
+    {"build_commit": "x", "n_prompt": 512, "n_gen": 0, "n_depth": 0, "avg_ns": 1, "avg_ts": 62.7, "stddev_ts": 0.5},
+    {"build_commit": "x", "n_prompt": 0, "n_gen": 64, "n_depth": 512, "avg_ns": 1, "avg_ts": 1.59e1}
+  ])");
+  EXPECT_EQ(speed.prefill, 62.7);
+  EXPECT_EQ(speed.decode, 15.9);
+}
+
+TEST(Peer, ReadsMlxLm) {
+  const PeerSpeed speed = parse_peer_output(
+      "==========\nPrompt: 512 tokens, 4738.125 tokens-per-sec\nGeneration: 64 tokens, 141.250 tokens-per-sec\n");
+  EXPECT_EQ(speed.prefill, 4738.125);
+  EXPECT_EQ(speed.decode, 141.25);
+}
+
+TEST(Peer, RunsACommandWithTheLengthsPutIn) {
+  const PeerSpeed speed = run_peer("printf '\"n_gen\": 0, \"avg_ts\": %d.5' {length}", 256, 16);
+  EXPECT_EQ(speed.prefill, 256.5);
+  EXPECT_FALSE(speed.decode);
+  EXPECT_THROW(run_peer("echo nothing", 1, 1), Error);
+  EXPECT_THROW(run_peer("exit 3", 1, 1), Error);
+}
+
+TEST(Speed, SpreadIsOfTheMiddle) {
+  EXPECT_EQ(spread_of({3, 1, 2}).median, 2);
+  EXPECT_EQ(spread_of({4, 1, 2, 3}).median, 2.5);
+  EXPECT_EQ(spread_of({4, 1, 2}).least, 1);
+  EXPECT_EQ(spread_of({4, 1, 2}).most, 4);
+}
+
+TEST(Speed, ARoundCountsItsTokensAndChunks) {
+  LoadedModel model({.device = "cpu"});
+  SamplingParams greedy;
+  greedy.temperature = 0;
+  SpeedTest test(model, {.length = 40, .tokens = 5, .sampling = greedy, .chunk = 16});
+  for (int round = 0; round < 2; ++round) {
+    const Speed speed = test.round();
+    EXPECT_EQ(speed.tokens, 5);
+    EXPECT_EQ(speed.chunks, 3);
+    EXPECT_GT(speed.prefill_seconds, 0);
+    EXPECT_GE(speed.first_token_seconds, speed.prefill_seconds);
+    EXPECT_GT(speed.decode_seconds, 0);
+  }
+}
+
+// The demo model's sizes from its config: 8 layers, of which 2 have attention; 4.5 bits a weight, gates 8.5.
+TEST(Costs, FollowTheConfig) {
+  const Checkpoint checkpoint = Checkpoint::open(resolve_model("demo"));
+  const ModelConfig& c = checkpoint.config();
+  const auto bytes4 = [](std::int64_t values) { return static_cast<double>(values) * 4.5 / 8; };
+  const std::int64_t heads = c.num_attention_heads * c.head_dim;
+  double expected = bytes4(c.vocab_size * c.hidden_size);
+  for (std::int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
+    const std::int64_t mixer = c.full_attention(layer) ? (c.attention_rows() + heads) * c.hidden_size
+                                                       : (c.linear_rows() + c.value_rows()) * c.hidden_size;
+    expected +=
+        bytes4(mixer + 3 * c.hidden_size *
+                           (c.num_experts_per_tok * c.moe_intermediate_size + c.shared_expert_intermediate_size));
+    expected += static_cast<double>((c.num_experts + 1) * c.hidden_size) * 8.5 / 8;
+  }
+  const auto found = static_cast<double>(active_weight_bytes(checkpoint));
+  EXPECT_GE(found, expected);  // norms, conv and the delta rule's vectors come on top
+  EXPECT_LT(found, expected * 1.02);
+  EXPECT_EQ(decode_bytes(checkpoint, 100, 2) - decode_bytes(checkpoint, 0, 2),
+            static_cast<std::uint64_t>(100 * c.num_attention_layers() * 2 * c.kv_rows() * 2));
+  EXPECT_GT(prefill_operations(c, 4096), prefill_operations(c, 16));
+}
+
+TEST(Machine, BandwidthIsMeasured) {
+  EXPECT_GT(measured_read_bandwidth(1), 1e8);
+}
+
+TEST(Chart, IsADocumentWithEveryPoint) {
+  const std::string svg = svg_of({.title = "a < b & c",
+                                  .x_label = "x",
+                                  .y_label = "y",
+                                  .series = {{.name = "one", .points = {{256, 10}, {512, 20}, {131072, 5}}},
+                                             {.name = "two", .points = {{512, 7}}}}});
+  std::size_t circles = 0;
+  for (std::size_t at = 0; (at = svg.find("<circle", at)) != std::string::npos; ++at) ++circles;
+  EXPECT_EQ(circles, 4U);
+  EXPECT_NE(svg.find("a &lt; b &amp; c"), std::string::npos);
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+  EXPECT_EQ(svg_of({}).find("nan"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lily
