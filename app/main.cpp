@@ -42,7 +42,11 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::ParseError& error) {
-    return app.exit(error);
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    const auto used = app.get_subcommands();
+    fmt::print(stderr, "lily: {}\n  lily {}--help tells what can be given\n", error.what(),
+               used.empty() ? "" : used.front()->get_name() + " ");
+    return 2;
   } catch (const lily::Error& error) {
     fmt::print(stderr, "lily: {}\n", error.what());
     if (!error.hint().empty()) fmt::print(stderr, "  {}\n", error.hint());

@@ -1,8 +1,11 @@
 #include "options.h"
 
+#include <fmt/format.h>
+
 namespace lily {
 
 void add_load_options(CLI::App& command, LoadOptions& options) {
+  options.notice = [](const std::string& notice) { fmt::print(stderr, "lily: {}\n", notice); };
   command.add_option("-m,--model", options.model, "directory, Hugging Face id in the local cache, or 'demo'")
       ->capture_default_str();
   command.add_option("--device", options.device, "auto, cpu, metal, cuda or emulated")->capture_default_str();

@@ -158,7 +158,7 @@ CheckpointWriter::CheckpointWriter(const fs::path& directory) : impl_(std::make_
   }
   fs::create_directories(partial.parent_path().empty() ? fs::path(".") : partial.parent_path(), error);
   if (!fs::create_directory(partial, error)) {
-    if (error) throw_error("{}: cannot be made: {}", partial.string(), error.message());
+    if (error) throw_error("{}: cannot be made: {}", directory.string(), error.message());
     throw Error(fmt::format("{}: exists already: another run is writing it, or one was interrupted", partial.string()),
                 fmt::format("if none is running: rm -r {}", partial.string()));
   }

@@ -12,6 +12,21 @@
 namespace lily {
 namespace {
 
+/// Null: the CPU. With "auto" also where the GPU has too little memory for the model.
+std::unique_ptr<Device> choose_gpu(const ModelConfig& config, std::uint64_t text_bytes, const LoadOptions& options) {
+  const DeviceKind kind = parse_device_kind(options.device);
+  auto gpu = make_device(kind);
+  if (kind != DeviceKind::kAuto || gpu == nullptr) return gpu;
+  const std::uint64_t needed = forecast_memory(config, text_bytes, options.context, kGpuMemory).total();
+  if (needed <= gpu->info().memory_budget) return gpu;
+  if (options.notice) {
+    options.notice(fmt::format("{} can hold {:.1f} GB, the model with {} tokens needs {:.1f} GB: the CPU runs it",
+                               gpu->info().name, static_cast<double>(gpu->info().memory_budget) / 1e9, options.context,
+                               static_cast<double>(needed) / 1e9));
+  }
+  return nullptr;
+}
+
 /// On `gpu`, or on the CPU if it is null.
 std::unique_ptr<Ops> make_ops(Device* gpu, const ModelConfig& config, std::uint64_t text_bytes,
                               const LoadOptions& options) {
@@ -43,7 +58,7 @@ std::uint64_t hash_of(const Checkpoint& checkpoint) {
 LoadedModel::LoadedModel(const LoadOptions& options)
     : checkpoint_(Checkpoint::open(resolve_model(options.model))),
       tokenizer_(Tokenizer::open(checkpoint_.directory())),
-      gpu_(make_device(parse_device_kind(options.device))),
+      gpu_(choose_gpu(checkpoint_.config(), checkpoint_.text_bytes(), options)),
       ops_(make_ops(gpu_.get(), checkpoint_.config(), checkpoint_.text_bytes(), options)),
       model_(load_model(checkpoint_, *ops_, options.progress)),
       id_(hash_of(checkpoint_)) {

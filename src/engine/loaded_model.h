@@ -24,6 +24,7 @@ struct LoadOptions {
   std::string activations;       // CPU: "float32", "int16", "int8"; empty: its default
   std::int64_t context = 32768;  // tokens of a session, for the memory forecast
   std::function<void(std::int64_t, std::int64_t)> progress = {};  // layers done, layers
+  std::function<void(const std::string&)> notice = {};            // what the user should know but nothing fails for
   Profile* profile = nullptr;                                     // CPU: filled by every op; outlives the model
 };
 
