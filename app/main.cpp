@@ -41,6 +41,8 @@ int main(int argc, char** argv) {
     if (argc > 1 && argv[1][0] != '-') check_command(app, argv[1]);
     app.parse(argc, argv);
     return 0;
+  } catch (const CLI::RuntimeError& error) {  // a command has told what went wrong
+    return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     const auto used = app.get_subcommands();

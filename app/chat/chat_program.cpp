@@ -49,10 +49,13 @@ const std::vector<ChatProgram::Command>& ChatProgram::commands() {
   static const std::vector<Command> kAll = {
       {"/help", "", "this list", [](ChatProgram& chat, const std::string&) { chat.help(); }},
       {"/think", "", "let the model think before it answers",
-       [](ChatProgram& chat, const std::string&) { chat.options_.think = true; }},
-      {"/nothink", "", "answer at once", [](ChatProgram& chat, const std::string&) { chat.options_.think = false; }},
+       [](ChatProgram& chat, const std::string&) { chat.set_thinking(true); }},
+      {"/nothink", "", "answer at once", [](ChatProgram& chat, const std::string&) { chat.set_thinking(false); }},
       {"/system", "TEXT", "set the system message; without TEXT there is none",
-       [](ChatProgram& chat, const std::string& text) { chat.set_system(text); }},
+       [](ChatProgram& chat, const std::string& text) {
+         chat.set_system(text);
+         chat.view_.note(text.empty() ? "no system message" : "system message set");
+       }},
       {"/tools", "off|demo|FILE.json", "tools that the model may call: none, a few that run here, or those of a file",
        [](ChatProgram& chat, const std::string& what) { chat.set_tools(what); }},
       {"/reset", "", "begin a new conversation", [](ChatProgram& chat, const std::string&) { chat.reset(); }},
@@ -232,6 +235,11 @@ void ChatProgram::help() {
       "a\n"
       "paste, and Alt-Enter breaks a line. Ctrl-C stops an answer.";
   view_.note(text);
+}
+
+void ChatProgram::set_thinking(bool thinking) {
+  options_.think = thinking;
+  view_.note(thinking ? "the model thinks before it answers" : "the model answers at once");
 }
 
 void ChatProgram::set_system(const std::string& text) {

@@ -63,6 +63,7 @@ class ChatProgram {
   bool run_tools();
 
   void help();
+  void set_thinking(bool thinking);
   void set_system(const std::string& text);
   void set_tools(const std::string& what);
   void load(const std::string& file);
