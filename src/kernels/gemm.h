@@ -47,11 +47,13 @@ METAL_FUNC void gemm_tile(device const bfloat* a, uint a_stride, QuantizedRows w
     for (uint i = tid; i < 64 * WORDS; i += 128) {
       const uint r = i / WORDS, word = i % WORDS;
       const bool second = PAIRED && r >= 32;
+      device const uint* codes = second ? w2.codes : w.codes;
+      device const bfloat* scales = second ? w2.scales : w.scales;
+      device const bfloat* biases = second ? w2.biases : w.biases;
       const uint row = min(first_column + (PAIRED ? r % 32 : r), w.rows - 1);
       const ulong group = ulong(row) * (w.columns / 64) + k0 / 64;
-      const uint code = (second ? w2.codes : w.codes)[(ulong(row) * w.columns + k0) * BITS / 32 + word];
-      put_weights<BITS>(&mem.b[r][0], word * (32 / BITS), code, float((second ? w2.scales : w.scales)[group]),
-                        float((second ? w2.biases : w.biases)[group]));
+      const uint code = codes[(ulong(row) * w.columns + k0) * BITS / 32 + word];
+      put_weights<BITS>(&mem.b[r][0], word * (32 / BITS), code, float(scales[group]), float(biases[group]));
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
     acc.template mma<64>(&mem.a[sm][0], 72, &mem.b[sn][0], 72, lane);

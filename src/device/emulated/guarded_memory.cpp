@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "device/emulated/fiber.h"
+#include "device/emulated/sanitizers.h"
 #include "support/error.h"
 
 namespace lily::emulated {
@@ -26,7 +27,9 @@ GuardedMemory::GuardedMemory(GuardedMemory&& other) noexcept
       size_(other.size_) {}
 
 GuardedMemory::~GuardedMemory() {
-  if (mapping_ != nullptr) munmap(mapping_, mapping_size_);
+  if (mapping_ == nullptr) return;
+  unpoison(data_, size_);  // whoever is given the addresses next
+  munmap(mapping_, mapping_size_);
 }
 
 void GuardedMemory::renew() {
