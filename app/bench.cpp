@@ -145,15 +145,17 @@ void bench(BenchOptions options) {
     throw Error("bench: --profile times the CPU's ops", "give --device cpu, or use the vendor's profiler on a GPU");
   }
   BenchReport report = report_of(options, model);
+  if (!options.csv.empty()) write_file(options.csv, csv_of(report));  // before hours of work, not after
+  if (!options.plot.empty()) write_charts(report, options.plot);
   if (!options.json) print_header(report);
   for (const std::int64_t length : options.lengths) {
     report.results.push_back(bench_length(options, model, length, report.bandwidth));
     if (!options.json) print_result(report, report.results.back());
+    if (!options.csv.empty()) write_file(options.csv, csv_of(report));
   }
   if (options.json) fmt::print("{}\n", json_of(report));
   if (options.trace && !options.json) print_trace(report);
   if (options.profile && !options.json) print_profile(options, model, profile);
-  if (!options.csv.empty()) write_file(options.csv, csv_of(report));
   if (!options.plot.empty()) write_charts(report, options.plot);
 }
 
@@ -181,9 +183,11 @@ void add_bench(CLI::App& app) {
   command->add_flag("--machine", options->machine, "measure the memory's bandwidth too, and decode's share of it");
   command->add_flag("--trace", options->trace, "on a GPU: launches, sequential stages and weight bytes");
   command->add_flag("--profile", options->profile, "on the CPU: time by op");
-  command->add_option("--against", options->against,
-                      "another engine's benchmark, run after each round; {length} and {tokens} are replaced, e.g. "
-                      "\"llama-bench -m model.gguf -p {length} -n 0 -o json\"");
+  command
+      ->add_option("--against", options->against,
+                   "another engine's benchmark, run after each round; {length} and {tokens} are replaced, e.g. "
+                   "\"llama-bench -m model.gguf -p {length} -n 0 -o json\"")
+      ->check(CLI::Validator([](const std::string& text) { return text.empty() ? "is empty" : ""; }, "COMMAND"));
   command->add_option("--csv", options->csv, "write the figures to this file");
   command->add_option("--plot", options->plot, "write prefill.svg and decode.svg to this directory");
   command->add_flag("--json", options->json, "the figures as JSON instead of a table");

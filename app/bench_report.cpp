@@ -51,10 +51,10 @@ nlohmann::json json(const BenchResult& result) {
 }  // namespace
 
 void print_header(const BenchReport& report) {
-  fmt::print("{} on {}{}{}, {} tokens of reply, {}, {} rounds; {}{}\n", report.model, report.device,
+  fmt::print("{} on {}{}{}, {} tokens of reply, {}, {} round{}; {}{}\n", report.model, report.device,
              report.device_name.empty() ? "" : " (" + report.device_name + ")",
              report.threads > 0 ? fmt::format(", {} threads", report.threads) : "", report.tokens,
-             report.sampled ? "sampled" : "greedy", report.rounds, report.started,
+             report.sampled ? "sampled" : "greedy", report.rounds, report.rounds == 1 ? "" : "s", report.started,
              report.load.empty() ? "" : ", load " + report.load);
   if (report.bandwidth) fmt::print("memory bandwidth, measured: {:.1f} GB/s\n", *report.bandwidth / 1e9);
   fmt::print("\n{:>8}  {:<32}{:<32}{:<14}{:<10}{}\n", "prompt", "  prefill tok/s", "  decode tok/s", "first token",

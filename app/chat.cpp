@@ -58,7 +58,7 @@ void add_chat(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--load", program.load, "go on with a conversation that /save wrote")->check(CLI::ExistingFile);
   command->add_option("-n,--max-tokens", program.max_tokens, "longest reply; 0: what the context can take")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   command->add_option("-c,--ctx", program.context, "tokens of prompt and reply together")
       ->check(CLI::Range(std::int64_t{16}, std::int64_t{1} << 20))
       ->capture_default_str();

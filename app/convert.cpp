@@ -8,6 +8,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "commands.h"
+#include "interrupt.h"
 #include "progress_line.h"
 #include "support/thread_pool.h"
 
@@ -17,10 +18,13 @@ namespace {
 void run(const std::string& source, const std::string& out) {
   ConvertOptions options;
   options.threads = usable_cores();
+  const Interrupt interrupt;  // what was written so far goes
   ProgressLine line("quantising");
   const ConvertResult result =
-      convert_checkpoint(resolve_model(source), out, options,
-                         [&](std::uint64_t done, std::uint64_t total) { line.show_bytes(done, total); });
+      convert_checkpoint(resolve_model(source), out, options, [&](std::uint64_t done, std::uint64_t total) {
+        interrupt.check();
+        line.show_bytes(done, total);
+      });
   line.clear();
   fmt::print("{}: {} bytes of tensors, {} matrices quantised", out, result.bytes, result.matrices);
   if (result.left_out > 0) fmt::print("; {} tensors of vision and multi-token prediction left out", result.left_out);

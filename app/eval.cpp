@@ -2,9 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <chrono>
-#include <fstream>
-#include <iterator>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
@@ -12,6 +15,7 @@
 #include "eval/evaluation.h"
 #include "options.h"
 #include "progress_line.h"
+#include "support/checked_file.h"
 #include "support/error.h"
 
 namespace lily {
@@ -39,9 +43,17 @@ std::filesystem::path goldens_file(const EvalOptions& options) {
 }
 
 std::string read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) throw_error("{}: cannot be read", path);
+  constexpr std::size_t kLargest = std::size_t{1} << 30;  // hours of work; and /dev/zero never ends
+  if (std::filesystem::is_directory(path)) throw_error("{}: is a directory, expected a text file", path);
+  const FileHandle file(std::fopen(path.c_str(), "rb"));
+  if (!file) throw_error("{}: cannot be read: {}", path, std::strerror(errno));
+  std::string text;
+  std::array<char, 1 << 16> buffer;
+  for (std::size_t got; (got = std::fread(buffer.data(), 1, buffer.size(), file.get())) > 0;) {
+    text.append(buffer.data(), got);
+    if (text.size() > kLargest) throw_error("{}: has more than {} bytes, expected at most that", path, kLargest);
+  }
+  if (std::ferror(file.get()) != 0) throw_error("{}: cannot be read: {}", path, std::strerror(errno));
   return text;
 }
 
@@ -145,7 +157,7 @@ void add_eval(CLI::App& app) {
                           "reference numbers (made by tools/goldens/make_goldens.py; the demo model has its own)");
   command->add_option("--text", options->text, "perplexity of this text file instead")->excludes(goldens);
   command->add_option("--positions", options->positions, "only the first so many positions; 0: all")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
       ->capture_default_str();
   command->add_option("--context", options->context, "with --text: tokens read at a time, each time from nothing")
       ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 20))

@@ -1,11 +1,9 @@
 // lily: one binary, one subcommand per task.
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <exception>
 
 #include "commands.h"
+#include "standard_io.h"
 #include "support/error.h"
 
 namespace {
@@ -15,12 +13,25 @@ void check_command(const CLI::App& app, const std::string& name) {
   for (const CLI::App* command : app.get_subcommands({})) {
     if (command->get_name() == name) return;
   }
+  if (name == "serve") throw lily::Error("this lily was built without the server", "`./lily serve` builds it");
   throw lily::Error(fmt::format("there is no command '{}'", name), "lily --help lists them");
+}
+
+/// What --help and --version print counts as output, too.
+int finish(int status) {
+  try {
+    lily::finish_standard_output();
+    return status;
+  } catch (const lily::Error& error) {
+    lily::complain(error.what(), error.hint());
+    return 1;
+  }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  lily::keep_standard_streams();
   CLI::App app{"lily: Qwen3.6-35B-A3B on this machine"};
   app.name("lily");
   app.set_version_flag("--version", "lily " LILY_VERSION);
@@ -40,20 +51,19 @@ int main(int argc, char** argv) {
   try {
     if (argc > 1 && argv[1][0] != '-') check_command(app, argv[1]);
     app.parse(argc, argv);
-    return 0;
+    return finish(0);
   } catch (const CLI::RuntimeError& error) {  // a command has told what went wrong
-    return error.get_exit_code();
+    return finish(error.get_exit_code());
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    if (error.get_exit_code() == 0) return finish(app.exit(error));  // --help, --version
     const auto used = app.get_subcommands();
-    fmt::print(stderr, "lily: {}\n  lily {}--help tells what can be given\n", error.what(),
-               used.empty() ? "" : used.front()->get_name() + " ");
+    lily::complain(error.what(), fmt::format("lily {}--help tells what can be given",
+                                             used.empty() ? "" : used.front()->get_name() + " "));
     return 2;
   } catch (const lily::Error& error) {
-    fmt::print(stderr, "lily: {}\n", error.what());
-    if (!error.hint().empty()) fmt::print(stderr, "  {}\n", error.hint());
+    lily::complain(error.what(), error.hint());
   } catch (const std::exception& error) {
-    fmt::print(stderr, "lily: {}\n", error.what());
+    lily::complain(error.what());
   }
   return 1;
 }

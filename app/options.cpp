@@ -1,11 +1,12 @@
 #include "options.h"
 
-#include <fmt/format.h>
+#include "ops/cpu/cpu_ops.h"
+#include "standard_io.h"
 
 namespace lily {
 
 void add_load_options(CLI::App& command, LoadOptions& options) {
-  options.notice = [](const std::string& notice) { fmt::print(stderr, "lily: {}\n", notice); };
+  options.notice = [](const std::string& notice) { complain(notice); };
   command.add_option("-m,--model", options.model, "directory, Hugging Face id in the local cache, or 'demo'")
       ->capture_default_str();
   command.add_option("--device", options.device, "auto, cpu, metal, cuda or emulated")->capture_default_str();
@@ -16,6 +17,8 @@ void add_load_options(CLI::App& command, LoadOptions& options) {
       .add_option("--activations", options.activations,
                   "CPU: float32 (exact), int16 (the default, as good) or int8 (faster prefill)")
       ->check(CLI::IsMember({"float32", "int16", "int8"}));
+  command.add_option("--cpu-target", options.target, "CPU: instruction set; empty: the best that this one has")
+      ->check(CLI::IsMember(cpu_targets()));
 }
 
 void SamplingOptions::add_to(CLI::App& command) {

@@ -4,14 +4,14 @@
 
 #include <csignal>
 #include <cstdio>
-#include <iostream>
-#include <iterator>
 
 #include "commands.h"
 #include "engine/generation.h"
 #include "engine/loaded_model.h"
+#include "interrupt.h"
 #include "options.h"
 #include "session/session.h"
+#include "standard_io.h"
 #include "support/error.h"
 #include "text/chat_format.h"
 
@@ -30,12 +30,6 @@ struct RunOptions {
   bool raw = false;
   bool stats = false;
 };
-
-volatile std::sig_atomic_t interrupted = 0;
-
-std::string read_standard_input() {
-  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
-}
 
 /// The prompt argument, standard input, or both: the argument first, as in `lily run "Summarise:" < text`.
 std::string whole_prompt(const RunOptions& options) {
@@ -65,7 +59,7 @@ class ReplyWriter {
  public:
   explicit ReplyWriter(bool thinking) : thinking_(thinking) {}
 
-  bool write(const GeneratedToken& token) {
+  void write(const GeneratedToken& token) {
     if (!thinking_) put(token.text);
     if (token.control == "</think>") {
       thinking_ = false;
@@ -73,8 +67,8 @@ class ReplyWriter {
     } else if (!thinking_) {
       put(token.control);
     }
-    return interrupted == 0;
   }
+  bool thinking() const { return thinking_; }
 
  private:
   void put(std::string_view text) {
@@ -96,11 +90,10 @@ void run(const RunOptions& options) {
   LoadedModel loaded(load);
   const std::vector<std::int32_t> prompt = prompt_tokens(loaded.tokenizer(), options);
   Session session(loaded.model(), loaded.ops(), {.capacity = options.context});
-  std::signal(SIGINT, [](int) { interrupted = 1; });
+  const Interrupt interrupt;
   std::signal(SIGPIPE, SIG_IGN);
-  const SyncResult sync =
-      session.sync(prompt, {.progress = [](std::int64_t, std::int64_t) { return interrupted == 0; }});
-  if (sync.cancelled) throw_error("run: interrupted");
+  session.sync(prompt, {.progress = [&](std::int64_t, std::int64_t) { return !interrupt.pending(); }});
+  interrupt.check();
   const bool thinking = options.think && !options.raw;
   Generation generation(loaded.tokenizer(), loaded.config().eos_token_ids,
                         {.sampling = options.sampling.params(options.think),
@@ -109,9 +102,19 @@ void run(const RunOptions& options) {
                          .in_thinking = thinking},
                         room_after(static_cast<std::int64_t>(prompt.size()), session.capacity()));
   ReplyWriter writer(thinking);
-  generate(session, generation, [&](const GeneratedToken& token) { return writer.write(token); });
+  const FinishReason reason = generate(session, generation, [&](const GeneratedToken& token) {
+    writer.write(token);
+    return !interrupt.pending();
+  });
   std::fputc('\n', stdout);
-  if (options.stats) fmt::print(stderr, "{} prompt tokens, {} generated\n", prompt.size(), generation.count());
+  std::fflush(stdout);
+  if (reason == FinishReason::kCancelled) interrupt.check();
+  if (reason == FinishReason::kLength && (options.max_tokens == 0 || writer.thinking())) {
+    complain(fmt::format("the reply was cut off after {} tokens{}", generation.count(),
+                         writer.thinking() ? ", while the model was thinking" : ""),
+             options.max_tokens == 0 ? "--ctx gives it more room" : "--max-tokens gives it more room");
+  }
+  if (options.stats) complain(fmt::format("{} prompt tokens, {} generated", prompt.size(), generation.count()));
 }
 
 }  // namespace
@@ -125,7 +128,7 @@ void add_run(CLI::App& app) {
   command->add_option("-s,--system", options->system, "system message");
   command->add_option("--stop", options->stop, "text that ends the reply; may be given several times");
   command->add_option("-n,--max-tokens", options->max_tokens, "longest reply; 0: what the context can take")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   command->add_option("-c,--ctx", options->context, "tokens of prompt and reply together")
       ->check(CLI::Range(std::int64_t{16}, std::int64_t{1} << 20))
       ->capture_default_str();

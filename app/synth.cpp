@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/synthetic.h"
 #include "commands.h"
+#include "interrupt.h"
 #include "progress_line.h"
 #include "support/thread_pool.h"
 
@@ -64,9 +65,12 @@ void run(const Arguments& arguments) {
   options.tokenizer_from = resolve_model("demo");
   options.threads = usable_cores();
 
+  const Interrupt interrupt;  // what was written so far goes
   ProgressLine line("writing");
-  const SyntheticResult result = write_synthetic(
-      arguments.out, options, [&](std::uint64_t done, std::uint64_t total) { line.show_bytes(done, total); });
+  const SyntheticResult result = write_synthetic(arguments.out, options, [&](std::uint64_t done, std::uint64_t total) {
+    interrupt.check();
+    line.show_bytes(done, total);
+  });
   line.clear();
   fmt::print("{}: {} bytes of tensors, {} layers, random weights\n", arguments.out, result.bytes,
              options.config.num_hidden_layers);

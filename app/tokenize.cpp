@@ -5,8 +5,6 @@
 
 #include <charconv>
 #include <cstdio>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,6 +12,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "commands.h"
+#include "standard_io.h"
 #include "support/error.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
@@ -30,7 +29,7 @@ struct TokenizeOptions {
 };
 
 std::string input(const TokenizeOptions& options) {
-  if (options.words.empty()) return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  if (options.words.empty()) return read_standard_input();
   return fmt::format("{}", fmt::join(options.words, " "));
 }
 
@@ -110,7 +109,7 @@ void run(const TokenizeOptions& options) {
 
 void add_tokenize(CLI::App& app) {
   auto options = std::make_shared<TokenizeOptions>();
-  CLI::App* command = app.add_subcommand("tokenize", "Show the tokens of a text, or the text of tokens");
+  CLI::App* command = app.add_subcommand("tokenize", "the tokens of a text, or the text of tokens");
   command->add_option("TEXT", options->words, "the text, or with --decode the ids; default: standard input");
   command->add_option("-m,--model", options->model, "directory, Hugging Face id in the local cache, or demo")
       ->capture_default_str();

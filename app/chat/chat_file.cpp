@@ -26,8 +26,10 @@ Json read(const std::filesystem::path& file) {
   if (!input) throw_error("{}: {}", file.string(), std::strerror(errno));
   try {
     return Json::parse(std::istreambuf_iterator<char>(input), std::istreambuf_iterator<char>());
-  } catch (const Json::exception& error) {
-    throw_error("{}: not valid JSON ({})", file.string(), error.what());
+  } catch (const Json::parse_error& error) {
+    throw_error("{}: not valid JSON at byte {}", file.string(), error.byte);
+  } catch (const Json::exception&) {  // a number too large for any type
+    throw_error("{}: not valid JSON", file.string());
   }
 }
 
@@ -40,18 +42,44 @@ auto named(const std::filesystem::path& file, Read read_it) {
   }
 }
 
+/// Where the file really is. Throws Error for what is there and is no file: it must not be replaced.
+std::filesystem::path place_of(const std::filesystem::path& file) {
+  std::error_code problem;
+  const auto status = std::filesystem::status(file, problem);
+  if (!std::filesystem::exists(status)) {
+    if (std::filesystem::is_symlink(file, problem)) throw_error("{}: is a link to nowhere", file.string());
+    return file;
+  }
+  if (!std::filesystem::is_regular_file(status)) throw_error("{}: is no regular file", file.string());
+  return std::filesystem::canonical(file);
+}
+
+/// A name in the same directory that nothing has.
+std::filesystem::path beside(const std::filesystem::path& file) {
+  std::error_code ignored;
+  for (int i = 0;; ++i) {
+    std::filesystem::path free = file;
+    free += fmt::format(".part{}", i);
+    if (!std::filesystem::exists(std::filesystem::symlink_status(free, ignored))) return free;
+  }
+}
+
 }  // namespace
 
-void save_chat(const std::filesystem::path& file, const ChatFile& chat) {
+void save_chat(const std::filesystem::path& wanted, const ChatFile& chat) {
+  const std::filesystem::path file = place_of(wanted);
   Json json = {{"messages", chat_messages_to_json(chat.messages)}};
   for (const ToolDefinition& tool : chat.tools) json["tools"].push_back(Json::parse(tool.json));
-  std::filesystem::path whole = file;
-  whole += ".part";
+  const std::filesystem::path whole = beside(file);
   std::ofstream output(whole, std::ios::binary | std::ios::trunc);
   output << json.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
   output.close();
-  if (!output) throw_error("{}: cannot be written: {}", whole.string(), std::strerror(errno));
   std::error_code problem;
+  if (!output) {
+    const int reason = errno;
+    std::filesystem::remove(whole, problem);
+    throw_error("{}: cannot be written: {}", file.string(), std::strerror(reason));
+  }
   std::filesystem::rename(whole, file, problem);
   if (problem) throw_error("{}: cannot be written: {}", file.string(), problem.message());
 }

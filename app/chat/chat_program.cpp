@@ -270,6 +270,9 @@ void ChatProgram::set_tools(const std::string& what) {
 
 void ChatProgram::save(const std::string& file) {
   if (file.empty()) throw Error("/save needs the name of a file");
+  if (conversation_.messages.empty() && std::filesystem::exists(file)) {
+    throw Error(fmt::format("{} stays as it is: this conversation is empty", file), "give another name to save it");
+  }
   save_chat(file, {conversation_.messages, conversation_.tools});
   view_.note(file + " written");
 }

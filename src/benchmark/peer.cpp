@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <regex>
@@ -35,7 +36,10 @@ std::string output_of(const std::string& command) {
   }
   const int status = pclose(pipe);
   if (status != 0) {
-    throw_error("bench: '{}' ended with status {}", command, WIFEXITED(status) ? WEXITSTATUS(status) : status);
+    throw Error(
+        fmt::format("bench: '{}' {} {}", command, WIFSIGNALED(status) ? "was ended by signal" : "ended with status",
+                    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status)),
+        "run it by itself: it must print its speed and end with status 0");
   }
   return output;
 }
@@ -68,6 +72,9 @@ PeerSpeed run_peer(const std::string& command, std::int64_t length, std::int64_t
   const std::string full = with_values(command, length, tokens);
   const std::string output = output_of(full);
   const PeerSpeed speed = parse_peer_output(output);
+  for (const auto& value : {speed.prefill, speed.decode}) {
+    if (value && !(std::isfinite(*value) && *value > 0)) throw_error("bench: '{}' printed a speed of {}", full, *value);
+  }
   if (!speed.prefill && !speed.decode) {
     throw Error(fmt::format("bench: '{}' printed no speed", full),
                 "known are llama-bench with -o json, and mlx_lm's generate");

@@ -127,7 +127,6 @@ struct Checkpoint::Impl {
   std::size_t find(std::string_view name) const {
     const auto it = by_canonical.find(std::string(name));
     if (it != by_canonical.end()) return it->second;
-    require_quantized();
     throw Error(fmt::format("{}: tensor '{}' is missing (looked for as language_model.model.{} and "
                             "model.language_model.{})",
                             directory.string(), name, name, name),

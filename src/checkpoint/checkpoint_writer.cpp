@@ -119,8 +119,8 @@ struct CheckpointWriter::Impl {
     constexpr std::uint64_t kReserve = std::uint64_t{64} << 20;
     const std::uint64_t available = fs::space(partial).available;
     if (available >= total_bytes + kReserve) return;
-    throw_error("{}: {:.1f} GB are needed, {:.1f} GB are free on this disk", directory.string(),
-                static_cast<double>(total_bytes) / 1e9, static_cast<double>(available) / 1e9);
+    throw_error("{}: {:.0f} MB are needed, {:.0f} MB are free on this disk", directory.string(),
+                static_cast<double>(total_bytes + kReserve) / 1e6, static_cast<double>(available) / 1e6);
   }
 
   /// First tensor of each shard, and the end.

@@ -112,17 +112,22 @@ std::optional<std::string> Generation::matched_stop() const {
 
 FinishReason generate(Session& session, Generation& generation,
                       const std::function<bool(const GeneratedToken&)>& on_token) {
-  for (;;) {
-    const GeneratedToken token =
-        session.drawing() ? generation.take(session.draw(generation.goes_on())) : generation.next(session.logits());
-    const bool wanted = on_token(token);
-    if (!wanted || token.finish) {
-      session.stop_drawing();
-      return wanted ? *token.finish : FinishReason::kCancelled;
+  try {
+    for (;;) {
+      const GeneratedToken token =
+          session.drawing() ? generation.take(session.draw(generation.goes_on())) : generation.next(session.logits());
+      const bool wanted = on_token(token);
+      if (!wanted || token.finish) {
+        session.stop_drawing();
+        return wanted ? *token.finish : FinishReason::kCancelled;
+      }
+      if (!session.drawing() && !generation.start_drawing(session, token.sampled.token)) {
+        session.decode(token.sampled.token);
+      }
     }
-    if (!session.drawing() && !generation.start_drawing(session, token.sampled.token)) {
-      session.decode(token.sampled.token);
-    }
+  } catch (...) {
+    session.stop_drawing();
+    throw;
   }
 }
 

@@ -34,11 +34,12 @@ std::unique_ptr<Ops> make_ops(Device* gpu, const ModelConfig& config, std::uint6
     require_memory(config, text_bytes, options.context, kGpuMemory, gpu->info().memory_budget);
     return make_gpu_ops(*gpu, config);
   }
-  require_memory(config, text_bytes, options.context, kCpuMemory);
-  return make_cpu_ops(config, {.threads = options.threads,
-                               .target = "",
-                               .activations = activations_named(options.activations),
-                               .profile = options.profile});
+  const Activations activations = activations_named(options.activations);
+  require_memory(config, text_bytes, options.context,
+                 activations == Activations::kFloat32 ? kExactCpuMemory : kCpuMemory);
+  return make_cpu_ops(
+      config,
+      {.threads = options.threads, .target = options.target, .activations = activations, .profile = options.profile});
 }
 
 /// Reads a few bytes of each tensor, not the gigabytes: enough to tell checkpoints apart, not to verify one.

@@ -22,6 +22,7 @@ struct LoadOptions {
   std::string device = "auto";   // auto, cpu, metal, cuda, emulated
   int threads = 0;               // 0: the cores this process may use
   std::string activations;       // CPU: "float32", "int16", "int8"; empty: its default
+  std::string target;            // CPU: one of cpu_targets(); empty: the best
   std::int64_t context = 32768;  // tokens of a session, for the memory forecast
   std::function<void(std::int64_t, std::int64_t)> progress = {};  // layers done, layers
   std::function<void(const std::string&)> notice = {};            // what the user should know but nothing fails for

@@ -9,11 +9,12 @@ namespace lily {
 
 /// What differs between backends.
 struct MemoryTraits {
-  std::int64_t kv_value_bytes = 2;          // bf16 on GPUs; 4 on the CPU
+  std::int64_t kv_value_bytes = 2;          // bf16 on GPUs; float16 on the CPU, with float32 activations float32
   std::int64_t activation_value_bytes = 4;  // float32
   std::int64_t prefill_chunk = 512;         // tokens per forward pass
 };
-constexpr MemoryTraits kCpuMemory = {.kv_value_bytes = 4};
+constexpr MemoryTraits kCpuMemory = {.kv_value_bytes = 2};
+constexpr MemoryTraits kExactCpuMemory = {.kv_value_bytes = 4};  // --activations float32
 constexpr MemoryTraits kGpuMemory = {.kv_value_bytes = 2, .prefill_chunk = 2048};
 
 /// Bytes for one timeline. Snapshots of recurrent state have budgets of their own and are not in it.

@@ -1,5 +1,6 @@
 #include "support/json.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
@@ -46,8 +47,9 @@ nlohmann::json parse_json(std::string_view text, const std::string& where) {
   try {
     return json::parse(text.begin(), text.end(), check);
   } catch (const json::parse_error& error) {
-    throw Error(fmt::format("{}: not valid JSON at byte {} of {}", where, error.byte, text.size()),
-                "the file may be damaged or cut short: download it again");
+    throw Error(
+        fmt::format("{}: not valid JSON at byte {} of {}", where, std::min(error.byte, text.size()), text.size()),
+        "the file may be damaged or cut short: download it again");
   } catch (const json::exception&) {  // a number too large for any type
     throw_error("{}: not valid JSON", where);
   }

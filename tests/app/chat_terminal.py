@@ -134,6 +134,7 @@ class ChatTest(unittest.TestCase):
         self.folder.cleanup()
 
     def messages(self, chat):
+        Path(self.saved).unlink(missing_ok=True)
         chat.command("/save " + self.saved)
         return [(m["role"], m["content"]) for m in json.loads(Path(self.saved).read_text())["messages"]]
 
@@ -367,6 +368,35 @@ class PipeTest(unittest.TestCase):
     def test_thoughts_are_marked(self):
         result = self.run_lily("Hello\n", "--think")
         self.assertRegex(result.stdout, r"\A<think>\n[^<]+\n</think>\n\n\w")
+
+    def test_save_replaces_only_what_it_should(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file, link, target = (Path(folder) / name for name in ("chat.json", "link.json", "target.json"))
+            file.write_text("kept")
+            result = self.run_lily(f"/save {file}\n")
+            self.assertEqual((result.returncode, file.read_text()), (1, "kept"))
+            self.assertIn("this conversation is empty", result.stderr)
+            target.write_text("old")
+            link.symlink_to(target)
+            self.assertEqual(self.run_lily(f"Hi\n/save {link}\n", "--max-tokens", "2").returncode, 0)
+            self.assertTrue(link.is_symlink())
+            self.assertIn("messages", json.loads(target.read_text()))
+            pipe = Path(folder) / "pipe"
+            os.mkfifo(pipe)
+            self.assertIn("no regular file", self.run_lily(f"Hi\n/save {pipe}\n", "--max-tokens", "2").stderr)
+            self.assertTrue(pipe.is_fifo())
+
+    def test_output_that_cannot_be_written_is_an_error(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("this system has no full device")
+        for arguments in (["info", "--model", MODEL], ["--help"], ["tokenize", "--model", MODEL, "text"]):
+            with open("/dev/full", "w") as full:
+                result = subprocess.run([LILY, *arguments], stdout=full, stderr=subprocess.PIPE, timeout=120, check=False)
+            self.assertEqual(result.returncode, 1, arguments)
+            self.assertIn(b"standard output: cannot be written", result.stderr)
+        for close in (">&-", "2>&-", ">&- 2>&-"):
+            result = subprocess.run(["sh", "-c", f"exec '{LILY}' info --model /nowhere {close}"], timeout=120, check=False)
+            self.assertEqual(result.returncode, 1, close)
 
     def test_failures_show_in_the_exit_code(self):
         self.assertEqual(self.run_lily("/nonsense\n").returncode, 1)

@@ -36,6 +36,9 @@ TEST(Peer, RunsACommandWithTheLengthsPutIn) {
   EXPECT_FALSE(speed.decode);
   EXPECT_THROW(run_peer("echo nothing", 1, 1), Error);
   EXPECT_THROW(run_peer("exit 3", 1, 1), Error);
+  for (const char* wrong : {"-5", "0", "1e999"}) {
+    EXPECT_THROW(run_peer(fmt::format("echo '\"n_gen\": 0, \"avg_ts\": {}'", wrong), 1, 1), Error) << wrong;
+  }
 }
 
 TEST(Speed, SpreadIsOfTheMiddle) {
