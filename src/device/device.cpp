@@ -130,7 +130,7 @@ void Device::end_dispatch() {
     }
     ranges_.push_back(range);
   }
-  dispatch.barrier = tracker_.add(ranges_);
+  dispatch.barrier = tracker_.add(ranges_) || (!overlap_ && pending_.dispatches.size() > 1);
   if (dispatch.barrier || pending_.dispatches.size() == 1) pending_.counters.stages += 1;
 }
 

@@ -208,9 +208,14 @@ class Device {
   /// Of everything submitted since the start.
   const Counters& counters() const { return counters_; }
 
+  /// Off: from the next dispatch on each launch waits for the end of the one before it, whether it needs it or not. To
+  /// measure what overlapping brings.
+  void set_overlap(bool overlap) { overlap_ = overlap; }
+
  protected:
   Device() = default;
 
+  bool overlap() const { return overlap_; }
   /// Throws when `bytes` more do not fit; the token gives them back when it goes.
   std::shared_ptr<void> reserve(std::size_t bytes, std::string_view what);
 
@@ -250,6 +255,7 @@ class Device {
   HazardTracker tracker_;
   std::vector<HazardTracker::Range> ranges_;
   Counters counters_;
+  bool overlap_ = true;
   Ticket submitted_ = 0;
   Ticket finished_ = 0;
   // Buffers give their bytes back to it when they go.

@@ -142,6 +142,8 @@ class CudaDevice : public Device {
   void do_write(Buffer& buffer, std::size_t offset, std::span<const std::byte> bytes) override {
     context_->use();
     check(driver().cuMemcpyHtoD(address_of(buffer) + offset, bytes.data(), bytes.size()), "a copy to the GPU");
+    // It returns when the bytes are staged, and stream_ does not wait for the default stream.
+    check(driver().cuStreamSynchronize(nullptr), "a copy to the GPU");
   }
   void do_read(const Buffer& buffer, std::size_t offset, std::span<std::byte> out) override {
     context_->use();
@@ -228,6 +230,11 @@ CudaDevice::Function CudaDevice::find(const Entry& entry) {
                                       static_cast<int>(entry.large_memory)),
           entry.name);
   }
+  // The same split of cache and shared memory for all: a multiprocessor has to run empty before it changes it, and the
+  // next launch could not start beside this one.
+  check(driver().cuFuncSetAttribute(found.function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                                    CU_SHAREDMEM_CARVEOUT_MAX_SHARED),
+        entry.name);
   int built_for = 0;
   check(driver().cuFuncGetAttribute(&built_for, CU_FUNC_ATTRIBUTE_PTX_VERSION, found.function), entry.name);
   found.dependent_launch = built_for >= kLowestDependentLaunch;
@@ -266,7 +273,7 @@ void CudaDevice::launch(const CommandList& commands, const CommandList::Dispatch
   config.sharedMemBytes = static_cast<unsigned>(dispatch.entry->large_memory);
   config.hStream = stream_.get();
   config.attrs = &dependent;
-  config.numAttrs = function.dependent_launch ? 1 : 0;
+  config.numAttrs = function.dependent_launch && overlap() ? 1 : 0;
   void* parameters[] = {parameter_.data()};
   check(driver().cuLaunchKernelEx(&config, function.function, parameters, nullptr), dispatch.entry->name);
 }
