@@ -60,7 +60,6 @@ kernel void attention_step(device const float* projected [[buffer(0)]], device c
     read_rows<N>(head_keys, stride, t, end - 1, lane, k);
     read_rows<N>(head_values, stride, t, end - 1, lane, v);
   }
-  let_next_start();
   wait_for_inputs();
 
   device const float* turn = turns + ulong(position) * ROTARY;

@@ -53,7 +53,6 @@ kernel void project_step(device const uint* codes [[buffer(0)]], device const bf
   tile.load(w, first_row, sg, mem.stage[sg], lane);
   float weight[T::kValues];
   read_slice<T::kValues, COLUMNS == 0>(norm, sg * T::kSlice + lane * T::kValues, columns, weight);
-  let_next_start();
   wait_for_inputs();
   for (uint slice = sg; slice * T::kSlice < columns; slice += SIMDGROUPS) {
     const uint first = slice * T::kSlice + lane * T::kValues;

@@ -35,7 +35,6 @@ METAL_FUNC void normed_share(QuantizedRows w, uint first_row, device const float
   tile.zero();
   tile.load(w, first_row, first_slice, stage, lane);
   read_slice<T::kValues, RAGGED>(norm, first_slice * T::kSlice + lane * T::kValues, w.columns, weight);
-  let_next_start();
   wait_for_inputs();
   for (uint slice = first_slice; slice * T::kSlice < w.columns; slice += step) {
     const uint first = slice * T::kSlice + lane * T::kValues;

@@ -23,7 +23,7 @@ struct Part {
 ModelConfig small_shape(std::int64_t head_dim, std::int64_t linear_head_dim) {
   ModelConfig c = full_shape();
   c.hidden_size = 128;
-  c.num_hidden_layers = 4;
+  c.num_hidden_layers = c.full_attention_interval = 2;
   c.vocab_size = 384;
   c.num_attention_heads = 4;
   c.head_dim = head_dim;
@@ -40,9 +40,9 @@ ModelConfig small_shape(std::int64_t head_dim, std::int64_t linear_head_dim) {
 /// The real model's widths; what only repeats is cut.
 ModelConfig real_widths() {
   ModelConfig c = full_shape();
-  c.num_hidden_layers = 4;
+  c.num_hidden_layers = c.full_attention_interval = 2;
   c.vocab_size = 512;
-  c.num_experts = 16;
+  c.num_experts = 9;
   return c;
 }
 

@@ -52,6 +52,7 @@ TEST_P(ProjectionStep, NormsAndMultiplies) {
 TEST_P(ProjectionStep, TensorCoresKeepFloat32) {
   EXPECT_LT(project_error(kernels::project_step_q4_2048_mma, 100, 2048, 48), 1e-5);
   EXPECT_LT(project_error(kernels::project_step_q4_2048_mma, 3, 2048, 48), 1e-5);
+  EXPECT_LT(project_error(kernels::head_step_q4_2048_mma, 100, 2048, 48), 1e-5);
 }
 
 TEST_P(ProjectionStep, AddsToTheResidual) {

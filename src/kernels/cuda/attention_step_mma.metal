@@ -56,7 +56,6 @@ kernel void attention_step_mma(device const float* projected [[buffer(0)]], devi
     if (s < stages) start_stage(head_keys, head_values, stride, begin + s * kStageTokens, position, mem, s, tid);
     end_copy_group();
   }
-  let_next_start();
   wait_for_inputs();
 
   device const float* turn = turns + ulong(position) * ROTARY;

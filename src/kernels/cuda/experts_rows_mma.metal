@@ -53,7 +53,7 @@ kernel void experts_up_rows_mma(
 }
 ENTRY_LARGE(experts_up_rows_q4_mma_128, 256, 2, GemmMmaMemory<128>, experts_up_rows_mma<128>)
 ENTRY_LARGE(experts_up_rows_q4_mma_64, 256, 2, GemmMmaMemory<64>, experts_up_rows_mma<64>)
-ENTRY_LARGE(experts_up_rows_q4_mma_32, 256, 2, GemmMmaMemory<32>, experts_up_rows_mma<32>)
+ENTRY_LARGE(experts_up_rows_q4_mma_32, 256, 3, GemmMmaMemory<32>, experts_up_rows_mma<32>)
 
 template <int BM>
 kernel void experts_down_rows_mma(device const uint* codes [[buffer(0)]], device const bfloat* scales [[buffer(1)]],
@@ -95,4 +95,4 @@ kernel void experts_down_rows_mma(device const uint* codes [[buffer(0)]], device
 }
 ENTRY_LARGE(experts_down_rows_q4_mma_128, 256, 2, GemmMmaMemory<128>, experts_down_rows_mma<128>)
 ENTRY_LARGE(experts_down_rows_q4_mma_64, 256, 2, GemmMmaMemory<64>, experts_down_rows_mma<64>)
-ENTRY_LARGE(experts_down_rows_q4_mma_32, 256, 2, GemmMmaMemory<32>, experts_down_rows_mma<32>)
+ENTRY_LARGE(experts_down_rows_q4_mma_32, 256, 3, GemmMmaMemory<32>, experts_down_rows_mma<32>)

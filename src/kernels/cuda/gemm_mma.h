@@ -14,10 +14,10 @@
 
 constant constexpr uint kNoOperandRow = ~0u;
 
-// Steps that are in threadgroup memory at a time: short tiles have little to compute while data are on their way.
+// Steps that are in threadgroup memory at a time. Of the shortest tiles three threadgroups share a multiprocessor.
 template <int BM>
 struct GemmDepth {
-  static constant constexpr int kDepth = BM == 128 ? 3 : BM == 64 ? 4 : 6;
+  static constant constexpr int kDepth = BM == 64 ? 4 : 3;
 };
 
 template <int BM>

@@ -36,8 +36,8 @@ kernel void project_rows_mma(device const uint* codes [[buffer(0)]], device cons
   }
 }
 ENTRY_LARGE(project_rows_q4_mma_128, 256, 2, GemmMmaMemory<128>, project_rows_mma<128, 4, bfloat, false>)
-ENTRY_LARGE(project_rows_q4_mma_32, 256, 2, GemmMmaMemory<32>, project_rows_mma<32, 4, bfloat, false>)
+ENTRY_LARGE(project_rows_q4_mma_32, 256, 3, GemmMmaMemory<32>, project_rows_mma<32, 4, bfloat, false>)
 ENTRY_LARGE(project_rows_q8_float_mma_128, 256, 2, GemmMmaMemory<128>, project_rows_mma<128, 8, float, false>)
-ENTRY_LARGE(project_rows_q8_float_mma_32, 256, 2, GemmMmaMemory<32>, project_rows_mma<32, 8, float, false>)
+ENTRY_LARGE(project_rows_q8_float_mma_32, 256, 3, GemmMmaMemory<32>, project_rows_mma<32, 8, float, false>)
 ENTRY_LARGE(project_add_rows_q4_mma_128, 256, 2, GemmMmaMemory<128>, project_rows_mma<128, 4, float, true>)
-ENTRY_LARGE(project_add_rows_q4_mma_32, 256, 2, GemmMmaMemory<32>, project_rows_mma<32, 4, float, true>)
+ENTRY_LARGE(project_add_rows_q4_mma_32, 256, 3, GemmMmaMemory<32>, project_rows_mma<32, 4, float, true>)

@@ -20,10 +20,23 @@ using RouteMma = RouteMemory<RouterTile::Stage, 16, 16>;
 using ExpertsUpMma = ExpertsUpMemory<ExpertsTile, 16>;
 using ExpertsDownMma = ExpertsDownMemory<ThinTile, 18>;
 
-ENTRY_PREFETCH_LARGE(project_step_q4_2048_mma, 256, 4, ProjectMma, project_step<WideTile, 2048, 8>)
-ENTRY_PREFETCH_LARGE(project_add_step_q4_4096_mma, 512, 2, ProjectAddMma, project_add_step<ThinTile, 4096, 16, 0>)
-ENTRY_PREFETCH_LARGE(gated_project_add_step_q4_4096_mma, 512, 2, ProjectAddMma,
+// A launch that starts beside the one before it is put where there is room, two threadgroups on one multiprocessor and
+// none on the next. Of those that take more than half of its memory (228 KiB, 1 of them for each threadgroup) one fits,
+// of those that take more than a third two.
+template <class Memory, int KIB>
+struct Spread {
+  Memory memory;
+  uchar room[KIB * 1024 - sizeof(Memory)];
+};
+using ProjectSpread = Spread<ProjectMma, 77>;
+using ProjectAddSpread = Spread<ProjectAddMma, 114>;
+using ExpertsUpSpread = Spread<ExpertsUpMma, 114>;
+
+ENTRY_PREFETCH_LARGE(project_step_q4_2048_mma, 256, 4, ProjectSpread, project_step<WideTile, 2048, 8>)
+ENTRY_PREFETCH_LARGE(head_step_q4_2048_mma, 256, 4, ProjectMma, project_step<WideTile, 2048, 8>)
+ENTRY_PREFETCH_LARGE(project_add_step_q4_4096_mma, 512, 2, ProjectAddSpread, project_add_step<ThinTile, 4096, 16, 0>)
+ENTRY_PREFETCH_LARGE(gated_project_add_step_q4_4096_mma, 512, 2, ProjectAddSpread,
                      project_add_step<ThinTile, 4096, 16, 128>)
 ENTRY_PREFETCH_LARGE(route_step_2048_mma, 512, 2, RouteMma, route_step<RouterTile, ThinTile, 2048, 16>)
-ENTRY_PREFETCH_LARGE(experts_up_step_q4_2048_mma, 512, 2, ExpertsUpMma, experts_up_step<ExpertsTile, 2048, 16>)
+ENTRY_PREFETCH_LARGE(experts_up_step_q4_2048_mma, 512, 2, ExpertsUpSpread, experts_up_step<ExpertsTile, 2048, 16>)
 ENTRY_PREFETCH_LARGE(experts_down_step_q4_512_mma, 576, 2, ExpertsDownMma, experts_down_step<ThinTile, 512, 18>)

@@ -7,6 +7,7 @@
 namespace lily::gpu {
 
 std::unique_ptr<DecodeLoop> GpuOps::decode_loop(SequenceState& state, DecodeLoop::Forward forward) {
+  if (!options_.tokens_on_device) return nullptr;
   return std::make_unique<GpuDecodeLoop>(*this, static_cast<State&>(state), std::move(forward));
 }
 
@@ -64,7 +65,8 @@ void GpuDecodeLoop::start(const Start& start) {
   stopped_by_.reset();
 }
 
-void GpuDecodeLoop::record() {
+/// Makes the launches of one step; `take` submits or records them.
+void GpuDecodeLoop::launch(const std::function<void()>& take) {
   ops_.device_.submit();
   std::swap(ops_.pool_, pool_);
   ops_.recording_ = this;
@@ -72,7 +74,7 @@ void GpuDecodeLoop::record() {
   const Segment segment{&state_, 0, 1, position_};
   try {
     select(forward_(std::span(&token, 1), std::span(&segment, 1)));
-    step_ = ops_.device_.record();
+    take();
   } catch (...) {
     ops_.recording_ = nullptr;
     std::swap(ops_.pool_, pool_);
@@ -80,7 +82,20 @@ void GpuDecodeLoop::record() {
   }
   ops_.recording_ = nullptr;
   std::swap(ops_.pool_, pool_);
-  cache_version_ = state_.cache_version();
+}
+
+Device::Ticket GpuDecodeLoop::start_step() {
+  Device& device = ops_.device_;
+  Device::Ticket ticket = 0;
+  if (!ops_.options_.recorded_steps) {
+    launch([&] { ticket = device.submit(); });
+    return ticket;
+  }
+  if (step_ == nullptr || cache_version_ != state_.cache_version()) {
+    launch([&] { step_ = device.record(); });
+    cache_version_ = state_.cache_version();
+  }
+  return device.submit(*step_);
 }
 
 void GpuDecodeLoop::select(const Tensor& logits) {
@@ -100,10 +115,9 @@ void GpuDecodeLoop::select(const Tensor& logits) {
 void GpuDecodeLoop::submit() {
   LILY_CHECK(drawn_ - taken_ < kTokenSlots / 2);
   state_.reserve(position_ + 1);
-  if (step_ == nullptr || cache_version_ != state_.cache_version()) record();
   ++drawn_;
   uniforms_->host_as<float>()[drawn_ % kTokenSlots] = uniform_ ? static_cast<float>(uniform_()) : 0.0F;
-  tickets_.push_back(ops_.device_.submit(*step_));
+  tickets_.push_back(start_step());
   ++position_;
 }
 

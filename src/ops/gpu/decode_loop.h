@@ -24,7 +24,8 @@ class GpuDecodeLoop final : public DecodeLoop {
   const Buffer& state_step() const { return state_.step(); }
 
  private:
-  void record();
+  void launch(const std::function<void()>& take);
+  Device::Ticket start_step();
   void select(const Tensor& logits);
 
   GpuOps& ops_;

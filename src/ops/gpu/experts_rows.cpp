@@ -6,6 +6,26 @@
 
 namespace lily::gpu {
 
+/// What plan_experts and scatter_experts do on the device.
+void GpuOps::route_on_host(const ExpertRows& plan, const Buffer& ids, Buffer& tiles, Buffer& pair_at,
+                           Buffer& position_of) {
+  const std::size_t pairs = std::size_t{plan.rows} * plan.count;
+  std::vector<uint> chosen(pairs), first(plan.experts + 2), pair(pairs), position(pairs);
+  device_.read(ids, 0, std::as_writable_bytes(std::span(chosen)));
+  for (const uint expert : chosen) ++first[expert + 1];
+  for (uint expert = 0; expert < plan.experts; ++expert) first[expert + 1] += first[expert];
+  first[plan.experts + 1] = first[plan.experts] + plan.rows;
+  std::vector<ExpertTile> list;
+  for (uint expert = 0; expert <= plan.experts; ++expert)
+    for (uint at = first[expert]; at < first[expert + 1]; at += plan.tile_rows)
+      list.push_back({expert, at, std::min(plan.tile_rows, first[expert + 1] - at)});
+  list.resize(most_tiles(plan.rows, plan.experts, plan.count, plan.tile_rows));
+  for (uint i = 0; i < pairs; ++i) pair[position[i] = first[chosen[i]]++] = i;
+  device_.write(tiles, 0, std::as_bytes(std::span(list)));
+  device_.write(pair_at, 0, std::as_bytes(std::span(pair)));
+  device_.write(position_of, 0, std::as_bytes(std::span(position)));
+}
+
 void GpuOps::experts_rows(const MoeWeights& weights, Tensor& x) {
   const auto& e = static_cast<const Experts&>(*weights.experts);
   const Matrix& router = matrix_of(weights.router);
@@ -14,7 +34,8 @@ void GpuOps::experts_rows(const MoeWeights& weights, Tensor& x) {
   const std::int64_t hidden = config_.hidden_size, width = config_.moe_intermediate_size;
   const std::int64_t shared_width = config_.shared_expert_intermediate_size, stride = std::max(width, shared_width);
   // Rows of a tile: 32, or on tensor cores by how many rows an expert will get.
-  const std::int64_t load = pairs / e.count, tile_rows = !mma_ || load < 40 ? 32 : load < 96 ? 64 : 128;
+  const std::int64_t load = pairs / e.count;
+  const std::int64_t tile_rows = !mma_ || !options_.tiles_by_load || load < 40 ? 32 : load < 96 ? 64 : 128;
   const ExpertRows plan{u32(rows), u32(e.count), u32(count), u32(tile_rows)};
   const ExpertsRows p{plan, u32(hidden), u32(width), u32(shared_width), u32(stride)};
   const unsigned tiles = most_tiles(plan.rows, plan.experts, plan.count, plan.tile_rows);
@@ -34,10 +55,14 @@ void GpuOps::experts_rows(const MoeWeights& weights, Tensor& x) {
   router_rows(*n, router, rows, *logits);
   device_.dispatch(kernels::route_rows_4, {.groups = {groups_of(rows, 4)}}, logits->view<float>(), ids->view<uint>(),
                    shares->view<float>(), shared_shares->view<float>(), counts->view<atomic_uint>(), plan);
-  device_.dispatch(kernels::plan_experts_288, {}, counts->view<uint>(), next_position->view<uint>(),
-                   tile_list->view<ExpertTile>(), plan);
-  device_.dispatch(kernels::scatter_experts_256, {.groups = {groups_of(pairs, 256)}}, ids->view<uint>(),
-                   next_position->view<atomic_uint>(), pair_at->view<uint>(), position_of->view<uint>(), plan);
+  if (options_.routing_on_device) {
+    device_.dispatch(kernels::plan_experts_288, {}, counts->view<uint>(), next_position->view<uint>(),
+                     tile_list->view<ExpertTile>(), plan);
+    device_.dispatch(kernels::scatter_experts_256, {.groups = {groups_of(pairs, 256)}}, ids->view<uint>(),
+                     next_position->view<atomic_uint>(), pair_at->view<uint>(), position_of->view<uint>(), plan);
+  } else {
+    route_on_host(plan, *ids, *tile_list, *pair_at, *position_of);
+  }
   const auto& up_entry = !mma_             ? kernels::experts_up_rows_q4
                          : tile_rows == 32 ? kernels::experts_up_rows_q4_mma_32
                          : tile_rows == 64 ? kernels::experts_up_rows_q4_mma_64

@@ -10,6 +10,8 @@
 #include "ops/gpu/state.h"
 #include "ops/gpu/storage.h"
 
+struct ExpertRows;  // src/kernels/experts_plan.h
+
 namespace lily::gpu {
 
 class GpuOps final : public Ops {
@@ -72,6 +74,7 @@ class GpuOps final : public Ops {
   void attention_rows(const Tensor& projected, const AttentionWeights& weights, std::int64_t layer, Batch batch,
                       Tensor& out);
   void experts_rows(const MoeWeights& weights, Tensor& x);
+  void route_on_host(const ExpertRows& plan, const Buffer& ids, Buffer& tiles, Buffer& pair_at, Buffer& position_of);
 
   Device& device_;
   ModelConfig config_;

@@ -16,12 +16,8 @@ struct Tiling {
 constexpr Tiling kTiling{32, 64}, kMmaTiling{128, 128}, kFlatMmaTiling{32, 128};
 constexpr std::int64_t kChunkedDelta = 32;  // rows from which chunks are faster than the scan
 
-/// Whether tiles of 32 rows are better than those of 128: when there are few rows, or too few tiles to fill a GPU.
-bool wants_flat(std::int64_t m, std::int64_t n) {
-  constexpr std::int64_t kFewRows = 48, kFewTiles = 200;
-  const Extent groups = kMmaTiling.groups(m, n);
-  return m <= kFewRows || std::int64_t{groups.x} * groups.y < kFewTiles;
-}
+/// Up to so many rows tiles of 32 rows are faster than tiles of 128; the router has few columns, and so few tiles.
+constexpr std::int64_t kFlatRows = 48, kFlatRouterRows = 2048;
 
 }  // namespace
 
@@ -49,7 +45,7 @@ void GpuOps::project_rows(const Tensor& x, const Vector& norm, const Matrix& wei
   LILY_CHECK(weight.bits == 4);
   const auto n = normed_rows(x, norm);
   give_memory(out, Format::kBFloat16);
-  const bool flat = wants_flat(x.rows, weight.out);
+  const bool flat = x.rows <= kFlatRows;
   const Tiling tiling = !mma_ ? kTiling : flat ? kFlatMmaTiling : kMmaTiling;
   const auto& entry = !mma_  ? kernels::project_rows_q4
                       : flat ? kernels::project_rows_q4_mma_32
@@ -61,7 +57,7 @@ void GpuOps::project_rows(const Tensor& x, const Vector& norm, const Matrix& wei
 }
 
 void GpuOps::router_rows(const Buffer& n, const Matrix& router, std::int64_t rows, const Buffer& logits) {
-  const bool flat = wants_flat(rows, router.out);
+  const bool flat = rows <= kFlatRouterRows;
   const Tiling tiling = !mma_ ? kTiling : flat ? kFlatMmaTiling : kMmaTiling;
   const auto& entry = !mma_  ? kernels::project_rows_q8_float
                       : flat ? kernels::project_rows_q8_float_mma_32
@@ -74,7 +70,7 @@ void GpuOps::router_rows(const Buffer& n, const Matrix& router, std::int64_t row
 
 void GpuOps::project_add_rows(const Activations& in, const Matrix& weight, Tensor& x) {
   LILY_CHECK(weight.bits == 4 && in.format == Format::kBFloat16 && in.operand_order);
-  const bool flat = wants_flat(x.rows, weight.out);
+  const bool flat = x.rows <= kFlatRows;
   const Tiling tiling = !mma_ ? kTiling : flat ? kFlatMmaTiling : kMmaTiling;
   const auto& entry = !mma_  ? kernels::project_add_rows_q4
                       : flat ? kernels::project_add_rows_q4_mma_32
@@ -129,7 +125,7 @@ void GpuOps::gated_delta_rows(const Tensor& projected, const GatedDeltaWeights& 
                      state.conv_ring(layer), u32(channels), p);
     device_.dispatch(kernels::gate_rows_128, {.groups = {groups_of(segment.rows * heads, 128)}}, in,
                      values(weights.A_log), values(weights.dt_bias), own_gates, p);
-    if (mma_ && wide && segment.rows >= kChunkedDelta) {
+    if (mma_ && wide && options_.chunked_delta && segment.rows >= kChunkedDelta) {
       delta_chunks(device_, *pool_, mixed, own_gates, state.delta_state(layer), part(*y, value_rows), p);
     } else {
       device_.dispatch(wide ? kernels::delta_rows_128 : kernels::delta_rows_64,

@@ -21,9 +21,11 @@ using ProjectAddEntry = std::remove_cvref_t<decltype(kernels::project_add_step_q
 void GpuOps::project_step(View<const float> x, const Vector& norm, const Matrix& weight, View<float> out) {
   LILY_CHECK(weight.bits == 4);
   const bool real = weight.in == 2048;
-  const ProjectEntry& entry = !real  ? kernels::project_step_q4
-                              : mma_ ? kernels::project_step_q4_2048_mma
-                                     : kernels::project_step_q4_2048;
+  const std::int64_t layers_widest = 2 * config_.linear_rows();  // what is wider is the head, of many threadgroups
+  const ProjectEntry& entry = !real                        ? kernels::project_step_q4
+                              : !mma_                      ? kernels::project_step_q4_2048
+                              : weight.out > layers_widest ? kernels::head_step_q4_2048_mma
+                                                           : kernels::project_step_q4_2048_mma;
   const MatrixViews w = views(weight);
   const std::int64_t rows = real && mma_ ? 48 : 16;  // of a threadgroup
   device_.dispatch(entry, {.groups = {groups_of(weight.out, rows)}, .weight_bytes = weight.bytes()}, w.codes, w.scales,
