@@ -6,6 +6,7 @@
 #include <array>
 #include <ctime>
 
+#include "bench_ablate.h"
 #include "bench_report.h"
 #include "benchmark/costs.h"
 #include "benchmark/machine.h"
@@ -28,7 +29,7 @@ struct BenchOptions {
   std::int64_t tokens = 64;
   std::int64_t chunk = 0;
   int rounds = 3;
-  bool sweep = false, sampled = false, trace = false, profile = false, machine = false, json = false;
+  bool sweep = false, sampled = false, trace = false, profile = false, machine = false, ablate = false, json = false;
   std::string against, csv, plot;
 };
 
@@ -135,6 +136,10 @@ void bench(BenchOptions options) {
   for (const std::int64_t length : options.lengths) {
     options.load.context = std::max(options.load.context, length + options.tokens + 1);
   }
+  if (options.ablate) {
+    ablate({.load = options.load, .lengths = options.lengths, .tokens = options.tokens, .rounds = options.rounds});
+    return;
+  }
   Profile profile;
   if (options.profile) options.load.profile = &profile;
   LoadedModel model(options.load);
@@ -183,6 +188,7 @@ void add_bench(CLI::App& app) {
   command->add_flag("--machine", options->machine, "measure the memory's bandwidth too, and decode's share of it");
   command->add_flag("--trace", options->trace, "on a GPU: launches, sequential stages and weight bytes");
   command->add_flag("--profile", options->profile, "on the CPU: time by op");
+  command->add_flag("--ablate", options->ablate, "what each optimisation is worth: loads a second engine without it");
   command
       ->add_option("--against", options->against,
                    "another engine's benchmark, run after each round; {length} and {tokens} are replaced, e.g. "

@@ -6,7 +6,6 @@
 
 #include "model/memory_forecast.h"
 #include "ops/cpu/cpu_ops.h"
-#include "ops/gpu/gpu_ops.h"
 #include "support/error.h"
 
 namespace lily {
@@ -32,7 +31,8 @@ std::unique_ptr<Ops> make_ops(Device* gpu, const ModelConfig& config, std::uint6
                               const LoadOptions& options) {
   if (gpu != nullptr) {
     require_memory(config, text_bytes, options.context, kGpuMemory, gpu->info().memory_budget);
-    return make_gpu_ops(*gpu, config);
+    gpu->set_overlap(options.overlap_launches);
+    return make_gpu_ops(*gpu, config, options.gpu);
   }
   const Activations activations = activations_named(options.activations);
   require_memory(config, text_bytes, options.context,

@@ -11,6 +11,7 @@
 #include "device/device.h"
 #include "model/memory_forecast.h"
 #include "model/model.h"
+#include "ops/gpu/gpu_ops.h"
 #include "ops/ops.h"
 #include "ops/profile.h"
 #include "text/tokenizer.h"
@@ -22,6 +23,8 @@ struct LoadOptions {
   std::string device = "auto";   // auto, cpu, metal, cuda, emulated
   int threads = 0;               // 0: the cores this process may use
   std::string activations;       // CPU: "float32", "int16", "int8"; empty: its default
+  GpuOptions gpu;                // how a GPU works, for measurements
+  bool overlap_launches = true;  // on a GPU: wait only where one needs another's result
   std::string target;            // CPU: one of cpu_targets(); empty: the best
   std::int64_t context = 32768;  // tokens of a session, for the memory forecast
   std::function<void(std::int64_t, std::int64_t)> progress = {};  // layers done, layers

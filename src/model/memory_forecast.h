@@ -15,7 +15,7 @@ struct MemoryTraits {
 };
 constexpr MemoryTraits kCpuMemory = {.kv_value_bytes = 2};
 constexpr MemoryTraits kExactCpuMemory = {.kv_value_bytes = 4};  // --activations float32
-constexpr MemoryTraits kGpuMemory = {.kv_value_bytes = 2, .prefill_chunk = 2048};
+constexpr MemoryTraits kGpuMemory = {.kv_value_bytes = 2, .prefill_chunk = 4096};
 
 /// Bytes for one timeline. Snapshots of recurrent state have budgets of their own and are not in it.
 struct MemoryForecast {

@@ -36,7 +36,7 @@ class GpuOps final : public Ops {
   void mixture_of_experts(const MoeWeights& weights, Tensor& x) override;
   void lm_head(const Tensor& x, const Vector& norm, const Weight& head, std::span<const std::int64_t> rows,
                Tensor& logits) override;
-  std::int64_t prefill_chunk() const override { return 2048; }
+  std::int64_t prefill_chunk() const override { return 4096; }
   std::unique_ptr<DecodeLoop> decode_loop(SequenceState& state, DecodeLoop::Forward forward) override;
 
  private:
