@@ -237,7 +237,8 @@ QuantizedMatrix Checkpoint::matrix(std::string_view name, std::int64_t experts, 
           .codes = parts.as<std::uint32_t>(0),
           .scales = parts.as<BFloat16>(1),
           .biases = parts.as<BFloat16>(2),
-          .owner = parts.owner()};
+          .owner = parts.owner(),
+          .mapped = parts.owner() == nullptr};
 }
 
 }  // namespace lily

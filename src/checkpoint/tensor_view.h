@@ -39,6 +39,7 @@ struct QuantizedMatrix {
   /// Holds aligned copies where the file's data is misaligned; null when the spans point into the mapped file.
   /// Whoever keeps the spans keeps this too.
   std::shared_ptr<const void> owner;
+  bool mapped = false;  // the spans point into the mapped file
 };
 
 }  // namespace lily

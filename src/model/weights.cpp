@@ -98,7 +98,7 @@ Model load_model(const Checkpoint& checkpoint, Ops& ops,
   const Loader load(checkpoint, ops);
   Model model;
   model.config = config;
-  model.embed_tokens = load.linear("embed_tokens", config.vocab_size, config.hidden_size);
+  model.embed_tokens = ops.load_table(load.matrix("embed_tokens", config.vocab_size, config.hidden_size));
   for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
     const std::string name = fmt::format("layers.{}.", i);
     Layer layer;

@@ -148,6 +148,8 @@ class Ops {
   // ---- memory ----
   /// The parts' rows one after another; all have the same `in`. The checkpoint stays mapped while the weight lives.
   virtual Weight load_linear(std::span<const QuantizedMatrix> parts) = 0;
+  /// For embed() alone: a few rows of it are read at a time.
+  virtual Weight load_table(const QuantizedMatrix& table) { return load_linear(std::span(&table, 1)); }
   virtual std::shared_ptr<const Storage> load_experts(const MlpMatrices& routed, const MlpMatrices& shared) = 0;
   virtual Vector load_vector(std::span<const float> values) = 0;
   /// A state for timelines of up to `capacity` tokens (memory may grow towards it as tokens come). Zeroed.

@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 
 #include "ops/cpu/memory.h"
 #include "ops/op_cases.h"
 #include "reference/reference_ops.h"
+#include "support/mapped_file.h"
 
 namespace lily {
 namespace {
@@ -141,6 +144,50 @@ TEST(CpuOps, ProjectAddAdds) {
       return x;
     });
   });
+}
+
+// Large mapped matrices are copied: same results, and the file's bytes stay as they are.
+TEST(CpuOps, MappedMatricesGiveWhatOthersDo) {
+  const ModelConfig config = op_cases::full_shape();
+  Random random(12);
+  const std::int64_t in = config.hidden_size;
+  const op_cases::RandomMatrix wide(random, 1, 2050, in, 4, 64), narrow(random, 1, 3, in, 8, 64);
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "cpu_ops_test_mapped";
+  std::ofstream file(path, std::ios::binary);
+  const auto write = [&](const auto& span) {
+    file.write(reinterpret_cast<const char*>(span.data()), static_cast<std::streamsize>(span.size_bytes()));
+  };
+  for (const auto* matrix : {&wide, &narrow}) {
+    write(matrix->view().codes);
+    write(matrix->view().scales);
+    write(matrix->view().biases);
+  }
+  file.close();
+  const MappedFile mapped(path);
+  const std::byte* at = mapped.bytes().data();
+  const auto take = [&](auto& span) {
+    span = {reinterpret_cast<decltype(span.data())>(at), span.size()};
+    at += span.size_bytes();
+  };
+  std::vector<QuantizedMatrix> parts = {wide.view(), narrow.view()};
+  const std::vector<QuantizedMatrix> in_memory = parts;
+  for (QuantizedMatrix& part : parts) {
+    take(part.codes);
+    take(part.scales);
+    take(part.biases);
+    part.mapped = true;
+  }
+  const auto values = op_cases::normal_values(random, 3 * in);
+  const auto ops = make_cpu_ops(config, {.threads = 2, .target = ""});
+  const auto product = [&](std::span<const QuantizedMatrix> matrices) {
+    Tensor out = cpu_tensor(*ops, 3, 2053, std::vector<float>(3 * 2053));
+    ops->project_add(cpu_tensor(*ops, 3, in, values), ops->load_linear(matrices), out);
+    return op_cases::read(*ops, out);
+  };
+  const std::vector<float> expected = product(in_memory);
+  EXPECT_EQ(product(parts), expected);
+  EXPECT_EQ(product(parts), expected);
+  std::filesystem::remove(path);
 }
 
 TEST(CpuOps, LmHeadTakesTheWantedRows) {

@@ -1,5 +1,5 @@
-// Quantised matrices where they lie: views into the mapped checkpoint, or into the aligned copy that the checkpoint
-// made of misaligned data.
+// Quantised matrices: views into the mapped checkpoint, into the aligned copy that the checkpoint made of misaligned
+// data, or into this backend's own copy in huge pages.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/tensor_view.h"
+#include "ops/cpu/memory.h"
 #include "ops/ops.h"
 
 namespace lily::cpu {
@@ -20,7 +21,7 @@ struct QuantRows {
   std::int64_t in = 0;
   int bits = 4;
   int group = 64;
-  std::shared_ptr<const void> owner;  // of a copy; null for mapped bytes
+  std::shared_ptr<const void> owner;  // of the checkpoint's aligned copy, if it made one
 
   std::int64_t row_bytes() const { return in * bits / 8; }
   std::int64_t groups() const { return in / group; }
@@ -53,7 +54,9 @@ struct RowBlock {
 /// A Weight: parts one after another.
 class MatrixStorage final : public Storage {
  public:
-  explicit MatrixStorage(std::vector<QuantRows> parts) : parts_(std::move(parts)) {}
+  /// `copy`: where the parts lie, if not in the checkpoint.
+  explicit MatrixStorage(std::vector<QuantRows> parts, Pages copy = {})
+      : parts_(std::move(parts)), copy_(std::move(copy)) {}
   const std::vector<QuantRows>& parts() const { return parts_; }
 
   /// How many blocks of at most `size` rows the matrix has, none across two parts.
@@ -78,6 +81,7 @@ class MatrixStorage final : public Storage {
 
  private:
   std::vector<QuantRows> parts_;
+  Pages copy_;
 };
 
 /// One MLP: gate and up [intermediate, hidden], down [hidden, intermediate].

@@ -22,6 +22,7 @@ class CpuOps final : public Ops {
   CpuOps(const ModelConfig& config, const Kernels& kernels, int threads, const CpuOptions& options);
 
   Weight load_linear(std::span<const QuantizedMatrix> parts) override;
+  Weight load_table(const QuantizedMatrix& table) override;
   std::shared_ptr<const Storage> load_experts(const MlpMatrices& routed, const MlpMatrices& shared) override;
   Vector load_vector(std::span<const float> values) override;
   std::unique_ptr<SequenceState> new_state(std::int64_t capacity) override;
@@ -46,6 +47,8 @@ class CpuOps final : public Ops {
     const std::uint8_t* records = nullptr;
     RecordLayout layout;
   };
+  Pages move_to_huge_pages(std::vector<QuantRows>& rows);
+
   struct ExpertGroup;  // the rows that go to one expert
   struct AttendItem;   // some queries of one KV head over a range of tokens
   struct Partials {    // attend()'s results per item: [items, queries] and [items, queries, head_dim]
