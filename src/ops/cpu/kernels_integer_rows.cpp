@@ -18,6 +18,7 @@ namespace {
 
 // Weight rows taken at once share the loads of the record and the sums over lanes. About 4 KB of codes, since those of
 // the next rows are asked for meanwhile: measured, codes that come from memory then stream at the speed of plain reads.
+// Rows of 2 KB are better off with twice that (four rows, 18.6 instead of 15.3 GB/s a thread).
 constexpr std::int64_t kBatchBytes = 4096;
 
 // factors[g] = scale_w * scale_x; gives the products of a row's biases and the sums of x, summed over no lanes yet.
@@ -100,7 +101,7 @@ HWY_INLINE void row_sums(const QuantRows& weight, std::int64_t row, const Record
       const Values<kPlanes> x(record + even_offset(g) + part, low_offset);
       for (int r = 0; r < kRows; ++r) {
         // In the order of addresses, which is not that of use: so the hardware sees one stream.
-        hwy::Prefetch(codes + kBatchBytes + (g * 32 + part) * kRows + r * kVectorBytes);
+        hwy::Prefetch(codes + HWY_MAX(kBatchBytes, kRows * row_bytes) + (g * 32 + part) * kRows + r * kVectorBytes);
         const ByteVector c = hn::LoadU(db, codes + r * row_bytes + g * 32 + part);
         sums[r] = hn::MulAdd(x.products(c), spread_factors(factors + r * groups + g), sums[r]);
       }
@@ -146,7 +147,7 @@ void row_products(const IntegerCall& call) {
   const std::int64_t bytes = call.weight->row_bytes();
   if (8 * bytes <= kBatchBytes) {
     all_batches<kPlanes, 8>(call);
-  } else if (4 * bytes <= kBatchBytes) {
+  } else if (4 * bytes <= 2 * kBatchBytes) {
     all_batches<kPlanes, 4>(call);
   } else {
     all_batches<kPlanes, 2>(call);

@@ -46,7 +46,11 @@ HWY_INLINE void dequantize_group4(const std::uint8_t* codes, int group, float sc
 }
 
 HWY_INLINE void dequantize_group8(const std::uint8_t* codes, int group, float scale, float bias, float* out) {
-  for (int i = 0; i < group; ++i) out[i] = scale * static_cast<float>(codes[i]) + bias;
+  for_lanes(group, [&](auto d, std::int64_t i) HWY_ATTR {
+    const hn::Rebind<std::uint8_t, decltype(d)> narrow;
+    const auto code = hn::ConvertTo(d, hn::PromoteTo(hn::RebindToSigned<decltype(d)>(), hn::LoadU(narrow, codes + i)));
+    hn::StoreU(hn::MulAdd(code, hn::Set(d, scale), hn::Set(d, bias)), d, out + i);
+  });
 }
 
 void dequantize(const QuantRows& weight, std::int64_t row, float* out) {

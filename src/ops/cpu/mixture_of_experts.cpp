@@ -13,7 +13,7 @@ namespace lily::cpu {
 namespace {
 
 constexpr std::int64_t kIntermediateBlock = 64;  // whole groups of a record
-constexpr std::int64_t kOutputBlock = 32;
+constexpr std::int64_t kOutputBlock = 64;
 constexpr std::int64_t kOutputBlockOfOneRow = 128;  // fewer, longer runs of memory
 
 struct Choice {
