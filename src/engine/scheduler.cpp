@@ -16,6 +16,11 @@ std::int64_t length_of(std::span<const std::int32_t> tokens) {
   return static_cast<std::int64_t>(tokens.size());
 }
 
+std::optional<std::int32_t> token_at(std::span<const std::int32_t> tokens, std::int64_t position) {
+  if (position >= length_of(tokens)) return {};
+  return tokens[static_cast<std::size_t>(position)];
+}
+
 PrefixStore::Shape shape_of(LoadedModel& model) {
   const auto state = model.ops().new_state(1);
   return {.model_id = model.id(),
@@ -61,7 +66,10 @@ void Scheduler::start(std::shared_ptr<Job> job) {
   try {
     if (request.score_prompt) slot.session->reset();
     slot.session->begin(request.prompt, request.snapshots);
-    slot.checked = options_.verify_cache ? slot.job->cache.cached_tokens : 0;
+    const std::int64_t cached = slot.job->cache.cached_tokens;
+    stats_.prompt_tokens += static_cast<std::uint64_t>(cached);
+    stats_.cached_tokens += static_cast<std::uint64_t>(cached);
+    slot.checked = options_.verify_cache ? cached : 0;
     if (slot.session->pending() == 0) prompt_done(slot);
   } catch (const std::exception& error) {
     fail(slot, error);
@@ -86,9 +94,7 @@ Scheduler::Slot& Scheduler::place(const Job& job, CacheUse& use) {
   }
   LILY_CHECK(oldest != nullptr);
   PrefixCache::Match match = cache_.find(prompt);
-  use.common_tokens = std::max(match.common, live);
-  use.known_token = match.common >= live ? match.known_token : std::nullopt;
-  if (use.common_tokens < length_of(prompt)) use.prompt_token = prompt[static_cast<std::size_t>(use.common_tokens)];
+  use = nearest_known(prompt, match);
   if (job.request.score_prompt) match.prefix = nullptr;
 
   const std::int64_t cached = match.prefix ? match.prefix->length() : 0;
@@ -108,8 +114,28 @@ Scheduler::Slot& Scheduler::place(const Job& job, CacheUse& use) {
     use.source = CacheUse::Source::kLive;
   }
   use.cached_tokens = slot.session->reusable(prompt);
-  use.common_tokens = std::max(use.common_tokens, use.cached_tokens);
+  if (use.cached_tokens > use.common_tokens) {  // from disk: what was nearest in memory says nothing about it
+    use.common_tokens = use.cached_tokens;
+    use.known_token.reset();
+    use.prompt_token = token_at(prompt, use.cached_tokens);
+  }
   return slot;
+}
+
+/// How far the prompt is known, to the cache in memory or to a session, one that is in use too.
+CacheUse Scheduler::nearest_known(std::span<const std::int32_t> prompt, const PrefixCache::Match& match) const {
+  CacheUse use{.common_tokens = match.common, .known_token = match.known_token};
+  for (const Slot& slot : slots_) {
+    if (slot.session == nullptr) continue;
+    const std::span<const std::int32_t> known = slot.session->tokens();
+    const auto common = std::ranges::mismatch(known, prompt).in1 - known.begin();
+    const std::optional<std::int32_t> next = token_at(known, common);
+    if (common < use.common_tokens || (common == use.common_tokens && (use.known_token || !next))) continue;
+    use.common_tokens = common;
+    use.known_token = next;
+  }
+  use.prompt_token = token_at(prompt, use.common_tokens);
+  return use;
 }
 
 void Scheduler::step() {
@@ -151,6 +177,7 @@ void Scheduler::prefill_one_chunk() {
   });
   std::int64_t rows = slot->session->prefill_chunk();
   if (others_decode) rows = std::min(rows, kRowsBesideDecoding);
+  const std::int64_t before = slot->session->pending();
   const auto start = Job::Clock::now();
   try {
     if (job.request.score_prompt) {
@@ -160,7 +187,10 @@ void Scheduler::prefill_one_chunk() {
     } else {
       slot->session->advance(rows);
     }
-    job.prefill_seconds += seconds_since(start);
+    const double seconds = seconds_since(start);
+    job.prefill_seconds += seconds;
+    stats_.prefill_seconds += seconds;
+    stats_.prompt_tokens += static_cast<std::uint64_t>(before - slot->session->pending());
     const auto total = length_of(job.request.prompt);
     job.events->push(PrefillProgress{.done = total - slot->session->pending(), .total = total});
     if (slot->session->pending() == 0) prompt_done(*slot);
@@ -223,6 +253,7 @@ void Scheduler::decode_one_token_each() {
     Job& job = *slot.job;
     try {
       GeneratedToken token = next_token(slot, alone);
+      ++stats_.generated_tokens;
       if (!token.is_end) job.generated.push_back(token.sampled.token);
       const std::optional<FinishReason> reason = token.finish;
       const std::int32_t id = token.sampled.token;
@@ -247,7 +278,9 @@ void Scheduler::decode_one_token_each() {
     for (Slot* slot : running) fail(*slot, error);
     return;
   }
-  for (Slot* slot : running) slot->job->decode_seconds += seconds_since(start);
+  const double seconds = seconds_since(start);
+  for (Slot* slot : running) slot->job->decode_seconds += seconds;
+  stats_.decode_seconds += seconds * static_cast<double>(running.size());
 }
 
 void Scheduler::finish(Slot& slot, FinishReason reason) {
@@ -264,11 +297,6 @@ void Scheduler::finish(Slot& slot, FinishReason reason) {
   }
   ++stats_.requests;
   if (reason == FinishReason::kCancelled) ++stats_.cancelled;
-  stats_.prompt_tokens += job.request.prompt.size();
-  stats_.cached_tokens += static_cast<std::uint64_t>(job.cache.cached_tokens);
-  stats_.generated_tokens += static_cast<std::uint64_t>(job.generation.count());
-  stats_.prefill_seconds += job.prefill_seconds;
-  stats_.decode_seconds += job.decode_seconds;
   job.events->push(Finished{.reason = reason,
                             .prompt_tokens = length_of(job.request.prompt),
                             .generated_tokens = job.generation.count(),

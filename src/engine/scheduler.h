@@ -28,7 +28,7 @@ class Scheduler {
   void step();
   /// Ends every running job as cancelled.
   void cancel_all();
-  /// What the finished jobs and caches amount to; running and waiting are not its business.
+  /// Up to the last token and chunk, of running jobs too; waiting ones are not its business.
   const EngineStats& stats() const { return stats_; }
 
  private:
@@ -40,6 +40,7 @@ class Scheduler {
   };
 
   Slot& place(const Job& job, CacheUse& use);
+  CacheUse nearest_known(std::span<const std::int32_t> prompt, const PrefixCache::Match& match) const;
   void drop_cancelled();
   void prefill_one_chunk();
   Slot* next_prefill();

@@ -15,10 +15,11 @@ PrefixCache::Match PrefixCache::find(std::span<const std::int32_t> tokens) {
     const std::int64_t common =
         std::mismatch(known.begin(), known.begin() + static_cast<std::ptrdiff_t>(n), tokens.begin()).first -
         known.begin();
-    if (common > match.common) {
+    const bool goes_on = common < entry.prefix->length();
+    if (common > match.common || (common == match.common && goes_on && !match.known_token)) {
       match.common = common;
       match.known_token.reset();
-      if (common < entry.prefix->length()) match.known_token = known[static_cast<std::size_t>(common)];
+      if (goes_on) match.known_token = known[static_cast<std::size_t>(common)];
     }
     const bool whole = common == entry.prefix->length();
     if (whole && (best == nullptr || common > best->prefix->length())) best = &entry;

@@ -21,7 +21,7 @@ class PrefixCache {
   struct Match {
     std::shared_ptr<const CachedPrefix> prefix;  // the longest one that the tokens begin with, or none
     std::int64_t common = 0;                     // longest beginning shared with any cached prefix
-    std::optional<std::int32_t> known_token;     // what that prefix has there, if it goes on
+    std::optional<std::int32_t> known_token;     // what one of those prefixes has there, if one goes on
   };
 
   explicit PrefixCache(std::size_t budget_bytes) : budget_(budget_bytes) {}

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <thread>
+
 #include "support/error.h"
 #include "text/chat_format.h"
 
@@ -134,6 +136,65 @@ TEST_F(EngineTest, SaysWhereAPromptDiffers) {
   EXPECT_EQ(use.common_tokens, shared + 1);
   EXPECT_EQ(use.known_token, before);
   EXPECT_EQ(use.prompt_token, 7);
+}
+
+TEST_F(EngineTest, SaysWhereAPromptLeavesACancelledReply) {
+  Engine engine(*model_, small());
+  auto request = question("What is a computer?", 1500);
+  request.generation.ignore_eos = true;
+  std::vector<std::int32_t> said;
+  {
+    const auto stream = engine.submit(request);
+    while (said.size() < 7) {
+      const auto event = stream->next(20s);
+      ASSERT_TRUE(event);
+      if (const auto* token = std::get_if<GeneratedToken>(&*event)) said.push_back(token->sampled.token);
+    }
+  }
+  auto edited = request;
+  edited.generation.max_tokens = 4;
+  edited.prompt.insert(edited.prompt.end(), said.begin(), said.begin() + 5);
+  edited.prompt.push_back(said[5] == 7 ? 8 : 7);
+  const CacheUse use = ask(engine, edited).finished->cache;
+  EXPECT_EQ(use.cached_tokens, static_cast<std::int64_t>(request.prompt.size()));
+  EXPECT_EQ(use.common_tokens, use.cached_tokens + 5);
+  EXPECT_EQ(use.known_token, said[5]);
+  EXPECT_EQ(use.prompt_token, edited.prompt.back());
+}
+
+TEST_F(EngineTest, WhatComesFromDiskIsNotComparedWithWhatIsInMemory) {
+  EngineOptions options = small();
+  options.cache_directory = directory_;
+  const auto request = question("Tell me about the sea.");
+  { ask(*std::make_unique<Engine>(*model_, options), request); }
+  Engine engine(*model_, options);
+  ask(engine, question("Tell me about the moon."));
+  const CacheUse use = ask(engine, request).finished->cache;
+  EXPECT_EQ(use.source, CacheUse::Source::kDisk);
+  EXPECT_EQ(use.common_tokens, static_cast<std::int64_t>(request.prompt.size()));
+  EXPECT_FALSE(use.known_token || use.prompt_token);
+}
+
+TEST_F(EngineTest, StatsMoveWithEveryTokenAndChunk) {
+  EngineOptions options = small();
+  options.session.capacity = 65536;
+  Engine engine(*model_, options);
+  auto request = question("Count.", 60000);
+  request.generation.ignore_eos = true;
+  const auto stream = engine.submit(request);
+  const auto until = [&](auto holds) {
+    for (int i = 0; i < 2000 && !holds(engine.stats()); ++i) std::this_thread::sleep_for(5ms);
+    return holds(engine.stats());
+  };
+  EXPECT_TRUE(until([](const EngineStats& stats) { return stats.generated_tokens >= 3; }));
+  const std::uint64_t before = engine.stats().prompt_tokens;
+  EXPECT_GE(before, request.prompt.size());
+  auto longer = question("Count.");
+  longer.prompt.resize(40000, 7);
+  const auto second = engine.submit(longer);
+  EXPECT_TRUE(until([&](const EngineStats& stats) { return stats.prompt_tokens > before; }));
+  EXPECT_EQ(engine.stats().requests, 0U);  // neither has ended
+  EXPECT_LT(engine.stats().prompt_tokens, before + longer.prompt.size());
 }
 
 TEST_F(EngineTest, DiskTierSurvivesARestartAndDamage) {

@@ -28,6 +28,15 @@ TEST(PrefixCache, TheLongestPrefixWins) {
   EXPECT_EQ(cache.find(sample_tokens(50, 0, 3)).common, 0);
 }
 
+TEST(PrefixCache, OneThatGoesOnSaysWhereTheTokensDiffer) {
+  PrefixCache cache(1 << 20);
+  cache.insert(sample_prefix(sample_tokens(100)));
+  cache.insert(sample_prefix(sample_tokens(120, 100, 1)));
+  const auto match = cache.find(sample_tokens(120, 100, 2));
+  EXPECT_EQ(match.common, 100);
+  EXPECT_EQ(match.known_token, 100100);
+}
+
 TEST(PrefixCache, PrefixesThatBeginAlikeShareFullBlocks) {
   PrefixCache cache(1 << 20);
   cache.insert(sample_prefix(sample_tokens(512)));
