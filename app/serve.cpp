@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -32,7 +33,7 @@ void read_api_keys(const std::string& file, std::vector<std::string>& keys) {
   std::ifstream in(file);
   if (!in) throw_error("cannot read the API keys in {}", file);
   for (std::string line; std::getline(in, line);) {
-    if (line.ends_with('\r')) line.pop_back();
+    line.erase(line.find_last_not_of(" \t\r") + 1);
     if (!line.empty() && line.front() != '#') keys.push_back(line);
   }
   if (keys.empty()) throw_error("{} holds no API key: one on each line", file);
@@ -48,6 +49,10 @@ void say(fmt::format_string<Args...> format, Args&&... args) {
 std::string url_host(const std::string& host) {
   if (host == "0.0.0.0" || host == "::") return "127.0.0.1";
   return host.find(':') == std::string::npos ? host : "[" + host + "]";
+}
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
 sigset_t end_signals() {
@@ -94,6 +99,13 @@ std::size_t gibibytes(double value) {
 
 void serve(ServeOptions options) {
   if (!options.api_key_file.empty()) read_api_keys(options.api_key_file, options.server.access.api_keys);
+  const auto& keys = options.server.access.api_keys;
+  if (std::find(keys.begin(), keys.end(), "") != keys.end()) {
+    throw Error("the API key is empty, so it would keep nobody out", "is the variable set that --api-key was given?");
+  }
+  if (keys.empty() && !is_loopback(options.server.host)) {
+    say("other machines can use this server without an API key; --api-key-file gives it one");
+  }
   std::signal(SIGPIPE, SIG_IGN);
   const sigset_t signals = end_signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
@@ -146,6 +158,11 @@ void add_serve(CLI::App& app) {
       ->add_option("--keep-alive-seconds", server.keep_alive_seconds,
                    "silence after which a stream says that it is alive")
       ->check(CLI::Range(1, 10))
+      ->capture_default_str();
+  command
+      ->add_option("--client-timeout-seconds", server.client_timeout_seconds,
+                   "a client that sends or takes nothing for so long is dropped")
+      ->check(CLI::Range(1, 3600))
       ->capture_default_str();
   command->add_flag("--keep-billing-header", server.keep_billing_header,
                     "keep system blocks of Anthropic clients that change with every request");

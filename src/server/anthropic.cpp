@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "server/json_depth.h"
 #include "server/json_fields.h"
+#include "server/json_shape.h"
 #include "text/chat_format_json.h"
 
 namespace lily {
@@ -79,6 +79,7 @@ ChatMessage read_assistant_blocks(const Json& content, const std::string& where)
     if (type == "tool_use") {
       const Json* input = block.find("input");
       if (input != nullptr && !input->is_object()) block.fail("input", "expected an object");
+      if (block.text("name").value_or("").empty()) block.fail("name", "is missing");
       calls.push_back({.id = block.text("id").value_or(""),
                        .name = block.text("name").value_or(""),
                        .arguments = input == nullptr ? "{}" : input->dump()});
@@ -124,7 +125,7 @@ std::vector<ToolDefinition> read_tools(const JsonFields& body) {
   Json openai = Json::array();
   for (std::size_t i = 0; i < tools->size(); ++i) {
     const JsonFields tool((*tools)[i], fmt::format("tools[{}]", i));
-    if (!tool.text("name")) tool.fail("name", "is missing");
+    if (tool.text("name").value_or("").empty()) tool.fail("name", "is missing");
     if (!tool.has("input_schema"))
       tool.fail("input_schema", "is missing; tools that run on a server are not supported");
     Json function = {{"name", tool.text("name").value_or("")}};
@@ -177,6 +178,9 @@ AnthropicRequest parse_anthropic(const Json& json, bool keep_billing_header, boo
   const JsonFields body(json);
   AnthropicRequest request;
   ChatRequest& chat = request.chat;
+  for (const char* name : {"mcp_servers", "container"}) {
+    if (const Json* value = body.find(name); value != nullptr && !value->empty()) body.fail(name, "is not supported");
+  }
   chat.messages = read_messages(body);
   if (const Json* system = body.find("system")) {
     const std::string text = system_text(*system, keep_billing_header);
@@ -290,7 +294,7 @@ Json AnthropicWriter::whole(const Finished& finished, const ChatReply& reply) co
   if (const std::string text = said.text(); !text.empty()) content.push_back({{"type", "text"}, {"text", text}});
   for (const ToolCall& call : said.tool_calls) {
     Json input = Json::object();
-    if (json_depth(call.arguments) <= kDeepestJson) {
+    if (json_shape(call.arguments).depth <= kDeepestJson) {
       input = Json::parse(call.arguments, nullptr, /*allow_exceptions=*/false);
       if (!input.is_object()) input = Json::object();
     }

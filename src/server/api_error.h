@@ -19,7 +19,7 @@ class ApiError : public Error {
   };
 
   ApiError(Kind kind, const std::string& message, std::string param = {})
-      : Error(message), kind_(std::move(kind)), param_(std::move(param)) {}
+      : Error(clipped(message)), kind_(std::move(kind)), param_(std::move(param)) {}
 
   int status() const { return kind_.status; }
   const std::string& type() const { return kind_.type; }
@@ -36,6 +36,15 @@ class ApiError : public Error {
   }
 
  private:
+  /// Messages quote the request, whose fields can be megabytes long.
+  static std::string clipped(const std::string& message) {
+    constexpr std::size_t kLongest = 1000;
+    if (message.size() <= kLongest) return message;
+    std::size_t end = kLongest;
+    while (end > 0 && (static_cast<unsigned char>(message[end]) & 0xC0U) == 0x80U) --end;  // inside of a character
+    return message.substr(0, end) + "...";
+  }
+
   Kind kind_;
   std::string param_;
 };

@@ -30,6 +30,15 @@ std::vector<ToolDefinition> usable_tools(const ChatRequest& request) {
   return request.tools;
 }
 
+/// The model writes a name between '=' and '>': what would end it there, or spans lines, could never be called.
+void check_names(std::span<const ToolDefinition> tools) {
+  for (const ToolDefinition& tool : tools) {
+    const bool odd = std::any_of(tool.name.begin(), tool.name.end(),
+                                 [](char c) { return (c >= 0 && c <= ' ') || c == '<' || c == '>' || c == 0x7f; });
+    if (odd) throw bad_field("tools", "the name '" + tool.name + "' has a character that names cannot have");
+  }
+}
+
 std::shared_ptr<TokenConstraint> constraint_of(const ChatRequest& request, GrammarCompiler& grammar) {
   const ToolChoice& choice = request.tool_choice;
   if (choice.kind == ToolChoice::Kind::kRequired) return grammar.tool_calls(request.tools, choice.parallel);
@@ -48,6 +57,12 @@ std::shared_ptr<TokenConstraint> constraint_of(const ChatRequest& request, Gramm
       return grammar.json_schema(request.response_format.schema, may_call);
   }
   return nullptr;
+}
+
+void require_satisfiable(TokenConstraint& constraint) {
+  const std::span<const std::uint32_t> allowed = constraint.allowed();
+  const bool nothing = std::all_of(allowed.begin(), allowed.end(), [](std::uint32_t word) { return word == 0; });
+  if (!allowed.empty() && nothing) throw bad_field("response_format", "the JSON schema allows no value at all");
 }
 
 }  // namespace
@@ -76,7 +91,7 @@ std::optional<ReplyStep> ChatReply::next(std::chrono::milliseconds timeout) {
   } else if (const auto* progress = std::get_if<PrefillProgress>(&*event)) {
     step.progress = *progress;
   } else if (auto* failed = std::get_if<Failed>(&*event)) {
-    throw Error(failed->message, failed->hint);
+    throw ApiError({.status = 500, .type = "server_error"}, failed->message);
   } else if (auto* finished = std::get_if<Finished>(&*event)) {
     take(parser_.finish(), step);
     // With a stop string the tokens say more than the client has got.
@@ -109,6 +124,7 @@ ChatService::~ChatService() = default;
 
 ChatService::Prompt ChatService::encode(ChatRequest& request) {
   memory_.recall(request.messages);
+  check_names(request.tools);
   request.tools = usable_tools(request);
   const RenderedChat chat = render_chat(request.messages, request.tools, request.format);
   if (chat.has_media) throw ApiError({}, "images and videos are not supported by this server; send text only");
@@ -137,6 +153,7 @@ std::unique_ptr<ChatReply> ChatService::reply(ChatRequest request) {
   Prompt prompt = encode(request);
   request.generation.in_thinking = request.format.enable_thinking;
   request.generation.constraint = constraint_of(request, *grammar_);
+  if (request.generation.constraint) require_satisfiable(*request.generation.constraint);
   const auto length = static_cast<std::int64_t>(prompt.tokens.size());
   std::unique_ptr<Stream> stream = engine_.submit(
       {.prompt = std::move(prompt.tokens), .snapshots = std::move(prompt.snapshots), .generation = request.generation});

@@ -11,6 +11,9 @@ class ClientSocket {
   ClientSocket(const std::string& remote_address, int remote_port);
   /// The peer has closed or reset the connection.
   bool closed() const;
+  /// Sends no more. What the client still sends is read and thrown away for a moment: it would not see the response if
+  /// the connection were cut while it is writing.
+  void end() const;
 
  private:
   int descriptor_ = -1;

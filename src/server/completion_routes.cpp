@@ -2,9 +2,9 @@
 #include <httplib.h>
 
 #include <chrono>
+#include <thread>
 
 #include "server/api_error.h"
-#include "server/client_socket.h"
 #include "server/http_server.h"
 #include "server/openai_completions.h"
 #include "server/usage.h"
@@ -14,8 +14,6 @@ namespace lily {
 namespace {
 
 using Json = HttpServer::Json;
-
-constexpr std::chrono::milliseconds kPoll{100};
 
 Json envelope(const std::string& id, const std::string& model) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -77,20 +75,33 @@ class CompletionEvents final : public EventSource {
   bool done_ = false;
 };
 
+/// Submits a request; nothing when the queue is full but the client's first prompt was served: it may wait then.
+std::unique_ptr<Stream> submit(Engine& engine, const EngineRequest& request, bool first) {
+  try {
+    return engine.submit(request);
+  } catch (const QueueFull&) {
+    if (first) throw;
+    return nullptr;
+  }
+}
+
 /// Runs the prompts one after another; gives nothing when the client went away.
-std::optional<Json> complete_all(ChatService& service, std::vector<OpenAiCompletionRequest> wanted, Json result,
-                                 const ClientSocket& client) {
+std::optional<Json> complete_all(const HttpServer& server, ChatService& service, const httplib::Request& request,
+                                 const std::vector<OpenAiCompletionRequest>& wanted, Json result) {
   Json choices = Json::array();
   Finished total;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     OpenAiCompletionWriter writer(wanted[i], service.model(), static_cast<int>(i));
-    const std::unique_ptr<Stream> stream = service.engine().submit(std::move(wanted[i].engine));
+    std::unique_ptr<Stream> stream = submit(service.engine(), wanted[i].engine, i == 0);
     std::string text = writer.echoed();
-    while (!writer.finished()) {
-      const auto event = stream->next(kPoll);
-      if (client.closed()) return {};
+    const bool ended = server.attend(request, [&](std::chrono::milliseconds timeout) {
+      if (stream == nullptr) std::this_thread::sleep_for(timeout);
+      if (stream == nullptr) stream = submit(service.engine(), wanted[i].engine, false);
+      const auto event = stream != nullptr ? stream->next(timeout) : std::nullopt;
       if (event) text += writer.add(*event);
-    }
+      return writer.finished().has_value();
+    });
+    if (!ended) return {};
     choices.push_back(writer.choice(text));
     const Finished& finished = *writer.finished();
     total.cache = finished.cache;
@@ -122,8 +133,7 @@ void add_completion_routes(HttpServer& server) {
                                                        wanted.front().include_usage, service.model().tokenizer()));
       return;
     }
-    const ClientSocket client(request.remote_addr, request.remote_port);
-    const auto result = complete_all(service, std::move(wanted), std::move(head), client);
+    const auto result = complete_all(server, service, request, wanted, std::move(head));
     if (result) HttpServer::send(response, *result);
   });
 }

@@ -23,12 +23,41 @@ std::map<std::int32_t, float> read_logit_bias(const JsonFields& body) {
   return result;
 }
 
+/// Properties and enumerated values, at any depth.
+std::size_t schema_parts(const nlohmann::ordered_json& schema) {
+  std::size_t parts = 0;
+  if (schema.is_object()) {
+    for (const char* name : {"properties", "enum"}) {
+      if (const auto found = schema.find(name); found != schema.end()) parts += found->size();
+    }
+  }
+  if (schema.is_structured()) {
+    for (const auto& member : schema) parts += schema_parts(member);
+  }
+  return parts;
+}
+
 template <typename T, typename U>
 void set(T& target, const std::optional<U>& value) {
   if (value) target = static_cast<T>(*value);
 }
 
 }  // namespace
+
+std::string read_schema(const JsonFields& fields, const char* name) {
+  constexpr std::size_t kMostParts = 1000;
+  constexpr std::size_t kMostBytes = std::size_t{1} << 17;
+  const nlohmann::ordered_json* schema = fields.find(name);
+  if (schema == nullptr) fields.fail(name, "is missing");
+  if (const std::size_t parts = schema_parts(*schema); parts > kMostParts) {
+    fields.fail(name,
+                fmt::format("has {} properties and enumerated values, at most {} are allowed", parts, kMostParts));
+  }
+  std::string text = schema->dump();
+  if (text.size() > kMostBytes)
+    fields.fail(name, fmt::format("has {} bytes, at most {} are allowed", text.size(), kMostBytes));
+  return text;
+}
 
 void read_effort(const JsonFields& fields, const char* name, ChatOptions& options) {
   const auto effort = fields.text(name);

@@ -14,6 +14,9 @@ void read_thinking(const JsonFields& body, ChatOptions& options);
 /// One field with OpenAI's words for how much to think; all but two of them say: think.
 void read_effort(const JsonFields& fields, const char* name, ChatOptions& options);
 
+/// The text of a JSON schema for ResponseFormat. Refuses what would take minutes to prepare.
+std::string read_schema(const JsonFields& fields, const char* name);
+
 /// Everything of GenerationOptions that a request can set; what is absent has the model card's defaults for the
 /// thinking mode.
 GenerationOptions read_generation(const JsonFields& body, bool thinking);

@@ -8,13 +8,14 @@
 
 #include "server/api_error.h"
 #include "server/client_socket.h"
-#include "server/json_depth.h"
+#include "server/request_body.h"
 
 namespace lily {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{100};    // how soon a client that went away is noticed
 constexpr std::chrono::milliseconds kDrain{1500};  // for open requests to end by themselves
+constexpr int kIdleSeconds = 10;  // between two requests of a connection; clients' pools give up after 5
 
 /// What went wrong, as an API error. Errors of ours are the request's fault, anything else is the server's.
 ApiError api_error(const std::exception& error) {
@@ -30,44 +31,22 @@ ApiError api_error(const std::exception& error) {
   return ApiError({.status = 500, .type = "server_error"}, error.what());
 }
 
-ApiError too_large_body(std::size_t most) {
-  return ApiError({.status = 413}, fmt::format("the request body is larger than {} bytes", most));
-}
-
-nlohmann::ordered_json parse_body(const std::string& body) {
-  using Json = nlohmann::ordered_json;
-  if (json_depth(body) > kDeepestJson)
-    throw ApiError({}, fmt::format("the request body is nested deeper than {} levels", kDeepestJson));
+/// No exception may reach the library here: the response has begun, and its thread has no handler any more.
+std::string next_events(EventSource& events) {
   try {
-    return Json::parse(body);
-  } catch (const Json::exception& error) {
-    throw ApiError({}, fmt::format("the request body is not valid JSON: {}", error.what()));
+    return events.next(kPoll);
+  } catch (const std::exception& error) {
+    return events.fail(ApiError({.status = 500, .type = "server_error"}, error.what()));
   }
 }
 
-/// The whole body, or nothing when there is none to be had; the response then says why. Chunked and compressed bodies
-/// count by what comes out.
-std::optional<std::string> read_body(const httplib::Request& request, const httplib::ContentReader& reader,
-                                     std::size_t most) {
-  if (request.is_multipart_form_data()) {
-    throw ApiError({.status = 415}, "the request body is a form, expected JSON");
-  }
-  std::string body;
-  bool too_large = false;
-  const bool whole = reader([&](const char* data, std::size_t length) {
-    too_large = length > most - body.size();
-    if (!too_large) body.append(data, length);
-    return !too_large;
-  });
-  if (too_large) throw too_large_body(most);
-  if (!whole) return {};
-  return body;
-}
-
-/// Reuses an address whose connections are closing, but never shares a port with a living server.
+/// Reuses an address whose connections are closing, but never shares a port with a living server. What a client does
+/// not read waits in the kernel, for each connection up to so much: the system's own limit is megabytes.
 void set_socket_options(socket_t socket) {
   const int yes = 1;
+  const int send_bytes = 128 << 10;
   ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  ::setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof(send_bytes));
 }
 
 }  // namespace
@@ -82,6 +61,7 @@ HttpServer::HttpServer(const ServerOptions& options) : options_(options), server
   server_->set_tcp_nodelay(true);
   server_->set_socket_options(set_socket_options);
   server_->set_keep_alive_max_count(1000);
+  server_->set_keep_alive_timeout(kIdleSeconds);
   server_->set_read_timeout(options.client_timeout_seconds);
   server_->set_write_timeout(options.client_timeout_seconds);
   server_->set_payload_max_length(options.max_body_bytes);
@@ -147,7 +127,7 @@ void HttpServer::add_common_handlers() {
         }
       });
   server_->set_error_handler([this](const httplib::Request& request, httplib::Response& response) {
-    if (!response.body.empty()) return;
+    if (response.has_header("Content-Type")) return;  // it says already what is wrong
     std::string message = fmt::format("{} {} is not served here", request.method, request.path);
     int status = response.status;
     if (status == 413) message = "the request body is too large";
@@ -203,8 +183,6 @@ void HttpServer::fail(const httplib::Request& request, httplib::Response& respon
 
 void HttpServer::send_error(const httplib::Request& request, httplib::Response& response, const ApiError& error) {
   if (error.status() == 503) response.set_header("Retry-After", "1");
-  // The rest of the body was not read: the connection cannot serve another request.
-  if (error.status() == 413 || error.status() == 415) response.set_header("Connection", "close");
   const bool anthropic = request.path.starts_with("/v1/messages");
   send(response, anthropic ? error.anthropic_json() : error.json(), error.status());
 }
@@ -219,15 +197,38 @@ void HttpServer::post(const std::string& path, JsonHandler handler) {
   server_->Post(path, [this, handler = std::move(handler)](const httplib::Request& request, httplib::Response& response,
                                                            const httplib::ContentReader& reader) {
     const InFlight counted(in_flight_);
+    const BodyLimits limits{options_.max_body_bytes, std::chrono::seconds(options_.client_timeout_seconds)};
+    std::optional<std::string> body;
     try {
       // Read even if the request is refused: what is left of it would pass for the next request.
-      const std::optional<std::string> body = read_body(request, reader, options_.max_body_bytes);
+      body = read_body(request, reader, limits);
+    } catch (const std::exception& error) {
+      fail(request, response, error);
+      close_after(request, response);
+      return;
+    }
+    try {
       if (!body || !admit(request, response)) return;
       handler(service(), parse_body(*body), request, response);
     } catch (const std::exception& error) {
       fail(request, response, error);
     }
   });
+}
+
+/// The library heeds only the client's wish to close: this ends the connection when the response is written.
+void HttpServer::close_after(const httplib::Request& request, httplib::Response& response) {
+  response.set_header("Connection", "close");
+  const std::string body = std::move(response.body);
+  const std::string type = response.get_header_value("Content-Type");
+  response.body.clear();
+  response.headers.erase("Content-Type");
+  response.set_content_provider(
+      body.size(), type,
+      [body](std::size_t offset, std::size_t length, httplib::DataSink& sink) {
+        return sink.write(body.data() + offset, length);
+      },
+      [client = ClientSocket(request.remote_addr, request.remote_port)](bool) { client.end(); });
 }
 
 void HttpServer::get(const std::string& path, Handler handler) {
@@ -262,7 +263,7 @@ void HttpServer::stream(const httplib::Request& request, httplib::Response& resp
                             client = ClientSocket(request.remote_addr, request.remote_port), silence,
                             counted = std::make_shared<InFlight>(in_flight_), &stopping = stopping_,
                             last = std::chrono::steady_clock::now()](std::size_t, httplib::DataSink& sink) mutable {
-        std::string text = events->next(kPoll);
+        std::string text = next_events(*events);
         if (stopping && !events->done()) text += events->fail(overloaded("the server is shutting down"));
         const auto now = std::chrono::steady_clock::now();
         if (text.empty() && now - last >= silence) text = ": keep-alive\n\n";
@@ -276,31 +277,42 @@ void HttpServer::stream(const httplib::Request& request, httplib::Response& resp
       });
 }
 
+bool HttpServer::is_served(const std::string& name) const {
+  const auto& aliases = options_.aliases;
+  return name == options_.served_name || std::find(aliases.begin(), aliases.end(), name) != aliases.end() ||
+         std::find(aliases.begin(), aliases.end(), "*") != aliases.end();
+}
+
 void HttpServer::require_model(const Json& body) const {
   const auto found = body.find("model");
   if (found == body.end() || found->is_null()) return;
   if (!found->is_string()) throw bad_field("model", "expected a string");
   const auto name = found->get<std::string>();
-  const auto& aliases = options_.aliases;
-  if (name == options_.served_name || std::find(aliases.begin(), aliases.end(), name) != aliases.end() ||
-      std::find(aliases.begin(), aliases.end(), "*") != aliases.end()) {
-    return;
-  }
+  if (is_served(name)) return;
   throw ApiError({.status = 404, .code = "model_not_found"},
                  fmt::format("there is no model '{}' here, only '{}'", name, options_.served_name), "model");
 }
 
+bool HttpServer::attend(const httplib::Request& request,
+                        const std::function<bool(std::chrono::milliseconds)>& step) const {
+  const ClientSocket client(request.remote_addr, request.remote_port);
+  while (!step(kPoll)) {
+    if (client.closed()) return false;
+    if (stopping_) throw overloaded("the server is shutting down");
+  }
+  return true;
+}
+
 std::optional<Finished> HttpServer::wait(const httplib::Request& request, ChatReply& reply,
                                          const std::function<void(const ReplyStep&)>& on_step) const {
-  const ClientSocket client(request.remote_addr, request.remote_port);
-  for (;;) {
-    std::optional<ReplyStep> step = reply.next(kPoll);
-    if (client.closed()) return {};
-    if (stopping_) throw overloaded("the server is shutting down");
-    if (!step) continue;
-    on_step(*step);
-    if (step->finished) return step->finished;
-  }
+  std::optional<Finished> finished;
+  attend(request, [&](std::chrono::milliseconds timeout) {
+    std::optional<ReplyStep> step = reply.next(timeout);
+    if (step) on_step(*step);
+    if (step) finished = std::move(step->finished);
+    return finished.has_value();
+  });
+  return finished;
 }
 
 }  // namespace lily

@@ -94,7 +94,7 @@ void add_model_routes(HttpServer& server) {
   server.get(
       "/v1/models/(.+)", [&server](ChatService& service, const httplib::Request& request, httplib::Response& response) {
         const std::string id = request.matches[1];
-        if (id != server.options().served_name) {
+        if (!server.is_served(id)) {
           throw ApiError({.status = 404, .code = "model_not_found"}, "there is no model '" + id + "' here", "model");
         }
         HttpServer::send(response, model_json(service, id));

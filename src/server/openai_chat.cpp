@@ -55,10 +55,9 @@ ResponseFormat read_response_format(const JsonFields& body) {
     format.kind = ResponseFormat::Kind::kJsonObject;
   } else if (type == "json_schema") {
     const auto wrapper = fields->object("json_schema");
-    const Json* schema = wrapper ? wrapper->find("schema") : nullptr;
-    if (schema == nullptr) fields->fail("json_schema", "has no schema");
+    if (!wrapper || !wrapper->has("schema")) fields->fail("json_schema", "has no schema");
     format.kind = ResponseFormat::Kind::kJsonSchema;
-    format.schema = schema->dump();
+    format.schema = read_schema(*wrapper, "schema");
   } else if (type != "text") {
     fields->fail("type", "is '" + type + "', expected text, json_object or json_schema");
   }

@@ -68,7 +68,7 @@ class InputReader {
       turn.reasoning_content = turn.reasoning_content.value_or("") + text;
     } else if (type == "function_call") {
       const auto name = item.text("name");
-      if (!name) item.fail("name", "is missing");
+      if (!name || name->empty()) item.fail("name", "is missing");
       assistant().tool_calls.push_back(
           {.id = item.text("call_id").value_or(""), .name = *name, .arguments = item.text("arguments").value_or("{}")});
     } else if (type == "function_call_output") {
@@ -117,7 +117,7 @@ std::vector<ToolDefinition> read_tools(const JsonFields& body) {
     const JsonFields tool((*tools)[i], fmt::format("tools[{}]", i));
     const std::string type = tool.text("type").value_or("");
     if (type != "function") tool.fail("type", "is '" + type + "', only functions are supported");
-    if (!tool.text("name")) tool.fail("name", "is missing");
+    if (tool.text("name").value_or("").empty()) tool.fail("name", "is missing");
     Json function = Json::object();
     for (const char* name : {"name", "description", "parameters"}) {
       if (const Json* value = tool.find(name)) function[name] = *value;
@@ -154,10 +154,8 @@ ResponseFormat read_format(const JsonFields& body) {
   if (type == "json_object") {
     format.kind = ResponseFormat::Kind::kJsonObject;
   } else if (type == "json_schema") {
-    const Json* schema = fields->find("schema");
-    if (schema == nullptr) fields->fail("schema", "is missing");
     format.kind = ResponseFormat::Kind::kJsonSchema;
-    format.schema = schema->dump();
+    format.schema = read_schema(*fields, "schema");
   } else if (type != "text") {
     fields->fail("type", "is '" + type + "', expected text, json_object or json_schema");
   }

@@ -4,15 +4,26 @@
 
 #include <nlohmann/json.hpp>
 
-#include "server/json_depth.h"
+#include "server/json_shape.h"
 
 namespace lily {
 namespace {
 
+/// To JavaScript 1, 1.0 and 1e0 are one number, and so is what 53 bits do not tell apart.
+void make_numbers_alike(nlohmann::json& value) {
+  if (value.is_number()) {
+    const auto number = value.get<double>();
+    value = number == 0 ? 0.0 : number;  // -0 comes back as 0
+  }
+  if (!value.is_structured()) return;
+  for (nlohmann::json& member : value) make_numbers_alike(member);
+}
+
 /// Arguments without what re-serialising changes: order of keys, white space, spelling of numbers.
 std::string canonical_arguments(const std::string& arguments) {
-  if (json_depth(arguments) > kDeepestJson) return arguments;
-  const auto parsed = nlohmann::json::parse(arguments, nullptr, /*allow_exceptions=*/false);
+  if (json_shape(arguments).depth > kDeepestJson) return arguments;
+  auto parsed = nlohmann::json::parse(arguments, nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_discarded()) make_numbers_alike(parsed);
   return parsed.is_discarded() ? arguments : parsed.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

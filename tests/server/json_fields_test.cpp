@@ -1,9 +1,9 @@
-// Fields of a request: types, ranges, null, and errors that name the field; and how deep JSON text is.
+// Fields of a request: types, ranges, null, and errors that name the field; and the shape of JSON text.
 #include "server/json_fields.h"
 
 #include <gtest/gtest.h>
 
-#include "server/json_depth.h"
+#include "server/json_shape.h"
 
 namespace lily {
 namespace {
@@ -84,12 +84,27 @@ TEST(ApiError, SpeaksBothLanguages) {
             R"({"type":"error","error":{"type":"not_found_error","message":"no such model"}})");
 }
 
-TEST(JsonDepth, CountsWhatIsOpenAtATime) {
-  EXPECT_EQ(json_depth(""), 0);
-  EXPECT_EQ(json_depth("[{}, {}, [[]]]"), 3);
-  EXPECT_EQ(json_depth(R"(["[[[[", "\"[[", {"a{": 1}])"), 2);
-  EXPECT_EQ(json_depth("\"\\"), 0);
-  EXPECT_EQ(json_depth(std::string(100000, '[')), 100000);
+TEST(ApiError, QuotesNoMegabytes) {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "a\xE2\x82\xAC";  // characters of three bytes, cut nowhere inside
+  const std::string message = ApiError({}, text).what();
+  EXPECT_LT(message.size(), 1010U);
+  EXPECT_EQ(nlohmann::json(message).dump(), '"' + message + '"');
+}
+
+TEST(JsonShape, CountsWhatIsOpenAtATime) {
+  const auto depth = [](std::string_view text) { return json_shape(text).depth; };
+  EXPECT_EQ(depth(""), 0U);
+  EXPECT_EQ(depth("[{}, {}, [[]]]"), 3U);
+  EXPECT_EQ(depth(R"(["[[[[", "\"[[", {"a{": 1}])"), 2U);
+  EXPECT_EQ(depth("\"\\"), 0U);
+  EXPECT_EQ(depth(std::string(100000, '[')), 100000U);
+}
+
+TEST(JsonShape, SumsTheSquaresOfTheNumbersOfFields) {
+  const auto squares = [](std::string_view text) { return json_shape(text).field_squares; };
+  EXPECT_EQ(squares(R"({"a": 1, "b": [2, ":", {"c": 3}], "d": {}})"), 9U + 1U);
+  EXPECT_EQ(squares("::}:]{:"), 1U);
 }
 
 }  // namespace

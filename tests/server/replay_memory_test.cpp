@@ -34,6 +34,18 @@ TEST(ReplayMemory, FindsATurnWithoutItsReasoning) {
   EXPECT_EQ(recalled(memory, {user("Hi"), assistant(" Hello.\n")}, 1), "exact");
 }
 
+TEST(ReplayMemory, NumbersMayBeWrittenAsJavaScriptDoes) {
+  ReplayMemory memory(1 << 20);
+  memory.remember(
+      std::vector{user("Hi")},
+      assistant("", {{"call_1", "f", R"({"a": [1.0, 1e3, -0.0, 12345678901234567890], "b": {"c": 0.10}})"}}),
+      sampled("exact"));
+  const auto sent = R"({"b":{"c":0.1},"a":[1,1000,0,12345678901234567000]})";
+  EXPECT_EQ(recalled(memory, {user("Hi"), assistant("", {{"call_1", "f", sent}})}, 1), "exact");
+  const auto other = R"({"b":{"c":0.1},"a":[1,1000,0,12345678901234500000]})";
+  EXPECT_EQ(recalled(memory, {user("Hi"), assistant("", {{"call_1", "f", other}})}, 1), "");
+}
+
 TEST(ReplayMemory, ArgumentsMayBeSpelledAnew) {
   ReplayMemory memory(1 << 20);
   memory.remember(std::vector{user("Hi")}, assistant("", {{"call_1", "f", R"({"a": 1, "b": [true, "x"]})"}}),

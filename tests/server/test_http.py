@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import socket
 import threading
 import time
 
@@ -40,6 +41,7 @@ BAD_FIELDS = [
     ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
     ({"logit_bias": {"x": 1}}, "logit_bias"), ({"logit_bias": {"1": "x"}}, "logit_bias"),
     ({"reasoning_effort": "enormous"}, "reasoning_effort"), ({"functions": []}, "functions"),
+    ({"tools": [weather_tool("a>\n")]}, "tools"), ({"tools": [weather_tool("a b")]}, "tools"),
     ({"modalities": ["audio"]}, "modalities"), ({"audio": {}}, "audio"), ({"model": 7}, "model"),
     ({"chat_template_kwargs": {"enable_thinking": "no"}}, "chat_template_kwargs.enable_thinking"),
 ]
@@ -79,6 +81,13 @@ def test_unknown_model_path_and_method(server):
     for path in ("/../../etc/passwd", "/..%2f..%2fetc/passwd", "/%00", "//etc/passwd"):
         assert server.exchange(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()).split()[1] in (
             b"404", b"400")
+
+
+def test_other_names_are_served_everywhere(lily):
+    with Server(lily, "--name", "mine", "--alias", "gpt-4o") as server:
+        for name, status in (("mine", 200), ("gpt-4o", 200), ("lily", 404)):
+            assert httpx.get(f"{server.url}/v1/models/{name}").status_code == status
+            assert server.post(CHAT, {"model": name, "messages": USER, "max_tokens": 1}).status_code == status
 
 
 def test_models_and_health(server):
@@ -164,14 +173,18 @@ def test_api_key_and_cors(lily):
 
 def test_a_client_that_leaves_while_decoding_frees_its_slot(server):
     before = server.metrics()
-    for streamed in (True, False):
-        connection = server.raw_post(CHAT, {"messages": USER, "ignore_eos": True, "max_tokens": 4000, "stream": streamed})
+    kinds = [(path, streamed, more) for path in (CHAT, "/v1/completions") for streamed in (True, False)
+             for more in (b"", b"GET /health")]  # what was sent after the request must not hide that it is over
+    for path, streamed, more in kinds:
+        connection = server.raw_post(path, {"messages": USER, "prompt": "a", "ignore_eos": True, "max_tokens": 4000,
+                                            "stream": streamed})
+        connection.sendall(more)
         server.wait_for(lambda m: m["requests_running"] == 1)
         connection.close()
         server.wait_for(lambda m: m["requests_running"] == 0, seconds=5)
     after = server.metrics()
-    assert after["requests_cancelled_total"] == before["requests_cancelled_total"] + 2
-    assert after["generated_tokens_total"] - before["generated_tokens_total"] < 7000
+    assert after["requests_cancelled_total"] == before["requests_cancelled_total"] + len(kinds)
+    assert after["generated_tokens_total"] - before["generated_tokens_total"] < 3500 * len(kinds)
 
 
 def test_a_client_that_leaves_during_the_prefill_or_the_queue_frees_its_place(lily):
@@ -253,6 +266,82 @@ def test_a_client_that_does_not_read_blocks_nobody(server):
         connection.close()
 
 
+FRAMES = [(b"", b"411"), (b"Content-Length: abc\r\n", b"400"), (b"Content-Length: -5\r\n", b"400"),
+          (b"Content-Length: 2\r\nContent-Length: 20\r\n", b"400"),
+          (b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n", b"400"), (b"Transfer-Encoding: odd\r\n", b"501"),
+          (b"Content-Encoding: odd\r\nContent-Length: 2\r\n", b"415")]
+
+
+@pytest.mark.parametrize("headers,status", FRAMES)
+def test_odd_framing_ends_the_connection_at_once(server, headers, status):
+    """What follows is not taken for a second request."""
+    with server.connect() as connection:
+        smuggled = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        connection.sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\n{}" + smuggled)
+        answer = b""
+        while part := connection.recv(65536):  # until the server closes
+            answer += part
+    assert answer.split()[1] == status and answer.count(b"HTTP/1.1") == 1 and b'{"error":{"message":' in answer, answer
+    assert answer.lower().count(b"connection: close") == 1
+
+
+def test_objects_of_very_many_fields_are_refused_quickly(server):
+    body = {"messages": USER, "logit_bias": {str(i): -1 for i in range(200000)}}
+    assert "too many fields" in server.post(CHAT, body).json()["error"]["message"]
+
+
+def test_errors_quote_no_megabytes(server):
+    for body in ({"model": "x" * 1000000, "messages": USER}, {"messages": [{"role": "\u00e4" * 1000000, "content": "x"}]}):
+        answer = server.post(CHAT, body)
+        assert answer.status_code in (400, 404) and len(answer.content) < 4000
+
+
+def test_slow_clients_are_dropped(lily):
+    with Server(lily, "--client-timeout-seconds", 1, "--ctx", 65536) as server:
+        with server.connect() as drips:  # the body comes, but byte by byte
+            drips.sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\n\r\n")
+            drips.settimeout(0.1)
+            answer = b""
+            for _ in range(300):
+                try:
+                    drips.sendall(b" ")
+                    if part := drips.recv(65536):
+                        answer += part
+                    else:
+                        break
+                except TimeoutError:
+                    pass
+                except ConnectionError:
+                    break
+        assert answer.startswith(b"HTTP/1.1 408"), answer
+        with server.connect() as half:  # nothing comes any more
+            half.sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\n\r\n{")
+            half.settimeout(20)
+            assert half.recv(65536).startswith(b"HTTP/1.1 400")
+        # One that reads nothing of a long stream: its reply ends as soon as no more fits between the two.
+        with socket.socket() as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.connect(("127.0.0.1", server.port))
+            body = json.dumps({"prompt": "a", "ignore_eos": True, "max_tokens": 60000, "stream": True, "logprobs": 20})
+            deaf.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+                         + f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
+            server.wait_for(lambda m: m["requests_running"] == 1)
+            metrics = server.wait_for(lambda m: m["requests_running"] == 0, seconds=120)
+        assert metrics["requests_cancelled_total"] == 1 and metrics["generated_tokens_total"] < 60000
+
+
+def test_metrics_move_while_a_reply_is_made(server):
+    before = server.metrics()
+    connection = server.raw_post(CHAT, {"messages": USER, "ignore_eos": True, "max_tokens": 4000, "stream": True})
+    first = server.wait_for(lambda m: m["generated_tokens_total"] > before["generated_tokens_total"])
+    second = server.wait_for(lambda m: m["generated_tokens_total"] > first["generated_tokens_total"])
+    connection.close()
+    assert second["requests_total"] == before["requests_total"]  # it was still at it
+    assert second["decode_seconds_total"] > before["decode_seconds_total"]
+    assert second["prompt_tokens_total"] > before["prompt_tokens_total"]
+    server.wait_for(lambda m: m["requests_running"] == 0)
+
+
 def test_connections_are_reused(server):
     with httpx.Client() as client:
         for _ in range(20):
@@ -271,13 +360,14 @@ def test_not_ready_while_loading(lily):
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_sigterm_ends_within_seconds_with_open_requests(lily, streamed):
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions"])
+def test_sigterm_ends_within_seconds_with_open_requests(lily, streamed, path):
     server = Server(lily, "--parallel", 2)
     bodies = []
-    body = {"messages": USER, "ignore_eos": True, "max_tokens": 30000, "stream": streamed}
+    body = {"messages": USER, "prompt": "a", "ignore_eos": True, "max_tokens": 30000, "stream": streamed}
 
     def read():
-        with server.raw_post(CHAT, body) as connection:
+        with server.raw_post(path, body) as connection:
             data = b""
             while part := connection.recv(65536):
                 data += part
@@ -299,6 +389,14 @@ def test_sigterm_ends_within_seconds_with_open_requests(lily, streamed):
     for data in bodies:
         assert b"shutting down" in data
         assert data.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n") if streamed else data.startswith(b"HTTP/1.1 503"), data[-200:]
+
+
+def test_an_empty_key_is_an_error(lily, tmp_path):
+    import subprocess
+    for options in (["--api-key", ""], ["--api-key-file", str(tmp_path / "keys")]):
+        (tmp_path / "keys").write_text("# none yet\n  \n")
+        ended = subprocess.run([lily, "serve", "--port", "0", *options], capture_output=True, text=True, timeout=60)
+        assert ended.returncode == 1 and "API key" in ended.stderr, ended
 
 
 def test_a_taken_port_is_an_error_that_helps(server, lily):

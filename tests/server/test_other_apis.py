@@ -100,6 +100,8 @@ def test_stop_sequences(claude):
     {"system": 5}, {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, {"tool_choice": {"type": "maybe"}},
     {"thinking": {"type": "perhaps"}}, {"thinking": True}, {"temperature": "warm"}, {"tools": [5]},
     {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "name": "f", "input": "x"}]}]},
+    {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "input": {}}]}]},
+    {"tools": [{"name": "", "input_schema": {}}]}, {"mcp_servers": [{"type": "url", "url": "https://x", "name": "x"}]},
 ])
 def test_bad_messages(server, fields):
     body = {"model": "x", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]} | fields

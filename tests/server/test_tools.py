@@ -163,6 +163,20 @@ def test_bad_schemas_are_refused_or_served_but_never_harm(server, schema):
     assert server.chat("Hi", max_tokens=1)
 
 
+@pytest.mark.parametrize("schema,why", [
+    ({"$ref": "#"}, "no value"),
+    ({"type": "object", "properties": {f"p{i}": {} for i in range(2000)}}, "properties"),
+    ({"anyOf": [{"enum": list(range(600))}, {"enum": list(range(600))}]}, "enumerated"),
+    ({"const": "x" * 200000}, "bytes"),
+])
+def test_schemas_that_cannot_or_would_take_minutes_say_so(server, schema, why):
+    chat = {"messages": ASK, "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}}
+    responses = {"input": "Hi", "text": {"format": {"type": "json_schema", "name": "x", "schema": schema}}}
+    for path, body in (("/v1/chat/completions", chat), ("/v1/responses", responses)):
+        answer = server.post(path, body)
+        assert answer.status_code == 400 and why in answer.json()["error"]["message"], answer.text
+
+
 @pytest.mark.parametrize("arguments", [
     '{"city": "Paris"}', {"city": "Paris"}, "", "{}", "[1]", '{"a":1.0,"b":1e3,"z":0,"a2":"é"}', "{broken", "null", None,
     "[" * 100000 + "]" * 100000, '{"a":' * 5000 + "1" + "}" * 5000,

@@ -1,0 +1,76 @@
+#include "server/request_body.h"
+
+#include <httplib.h>
+
+#include <algorithm>
+#include <array>
+
+#include "server/api_error.h"
+#include "server/json_shape.h"
+
+namespace lily {
+namespace {
+
+bool is_number(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+/// Without a length the library reads until the client closes, and takes one that is no number for none. Two lengths
+/// mean different bodies to different readers.
+void check_framing(const httplib::Request& request) {
+  const bool chunked = request.has_header("Transfer-Encoding");
+  const std::size_t lengths = request.get_header_value_count("Content-Length");
+  if (chunked && request.get_header_value("Transfer-Encoding") != "chunked")
+    throw ApiError({.status = 501}, "the Transfer-Encoding is not supported, only chunked is");
+  if (!chunked && lengths == 0) throw ApiError({.status = 411}, "the request has no Content-Length, and so no body");
+  if (lengths > 1 || (chunked && lengths > 0)) throw ApiError({}, "the length of the request body is given twice");
+  if (!chunked && !is_number(request.get_header_value("Content-Length")))
+    throw ApiError({}, "the Content-Length is not a number");
+}
+
+void check_encoding(const httplib::Request& request) {
+  constexpr std::array kKnown = {"", "identity", "gzip", "deflate", "br"};
+  const std::string encoding = request.get_header_value("Content-Encoding");
+  if (std::find(kKnown.begin(), kKnown.end(), encoding) == kKnown.end())
+    throw ApiError({.status = 415}, "the Content-Encoding is not supported");
+  if (request.is_multipart_form_data()) throw ApiError({.status = 415}, "the request body is a form, expected JSON");
+}
+
+}  // namespace
+
+std::optional<std::string> read_body(const httplib::Request& request, const httplib::ContentReader& reader,
+                                     const BodyLimits& limits) {
+  constexpr double kLeastBytesPerSecond = 1024;
+  check_framing(request);
+  check_encoding(request);
+  const auto begin = std::chrono::steady_clock::now();
+  std::string body;
+  bool too_large = false;
+  bool too_slow = false;
+  const bool whole = reader([&](const char* data, std::size_t length) {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+    too_large = length > limits.bytes - body.size();
+    too_slow = passed > limits.timeout && static_cast<double>(body.size()) < kLeastBytesPerSecond * passed.count();
+    if (!too_large && !too_slow) body.append(data, length);
+    return !too_large && !too_slow;
+  });
+  if (too_large) throw ApiError({.status = 413}, fmt::format("the request body is larger than {} bytes", limits.bytes));
+  if (too_slow) throw ApiError({.status = 408}, "the request body comes too slowly");
+  if (!whole) return {};
+  return body;
+}
+
+nlohmann::ordered_json parse_body(const std::string& body) {
+  using Json = nlohmann::ordered_json;
+  const JsonShape shape = json_shape(body);
+  if (shape.depth > kDeepestJson)
+    throw ApiError({}, fmt::format("the request body is nested deeper than {} levels", kDeepestJson));
+  if (shape.field_squares > kMostFieldSquares) throw ApiError({}, "the request body has objects of too many fields");
+  try {
+    return Json::parse(body);
+  } catch (const Json::exception& error) {
+    throw ApiError({}, fmt::format("the request body is not valid JSON: {}", error.what()));
+  }
+}
+
+}  // namespace lily

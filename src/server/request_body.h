@@ -1,0 +1,30 @@
+// The body of a request: as bytes, within limits of size and time, and as JSON.
+#pragma once
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+namespace httplib {
+struct Request;
+class ContentReader;
+}  // namespace httplib
+
+namespace lily {
+
+struct BodyLimits {
+  std::size_t bytes = 0;         // after decompression
+  std::chrono::seconds timeout;  // after which a kilobyte per second must have come
+};
+
+/// The whole body, or nothing when the client broke it off. Throws ApiError: no length or two, a form, an encoding that
+/// is not known, too large, too slow. The connection cannot serve another request then, since its bytes are still
+/// there.
+std::optional<std::string> read_body(const httplib::Request& request, const httplib::ContentReader& reader,
+                                     const BodyLimits& limits);
+
+/// Throws ApiError (400): no JSON, nested too deeply, objects with too many fields.
+nlohmann::ordered_json parse_body(const std::string& body);
+
+}  // namespace lily
