@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +28,9 @@ struct EngineOptions {
   std::filesystem::path cache_directory;           // second tier; empty: none
   std::size_t cache_disk_bytes = std::size_t{20} << 30;
   bool verify_cache = false;  // recompute each prefix that was reused and compare; slow, for diagnosis
+  /// Bytes that this process can still get, asked before a request gets a session; empty: what the system says, on the
+  /// CPU (GPUs give all memory of a session when it is made).
+  std::function<std::uint64_t()> available_memory = {};
 };
 
 struct EngineRequest {

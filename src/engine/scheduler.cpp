@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "support/error.h"
+#include "support/machine_memory.h"
 
 namespace lily {
 namespace {
@@ -11,6 +13,8 @@ namespace {
 constexpr std::int64_t kScoredRows = 64;           // rows whose logits are held at once: 64 MB at the full vocabulary
 constexpr std::int64_t kRowsBesideDecoding = 128;  // prefill rows between two tokens of running replies
 constexpr std::uint64_t kOldestTurn = 4;
+constexpr std::int64_t kReplyTokens = 256;
+constexpr std::uint64_t kSnapshotsOfAPrompt = 4;
 
 std::int64_t length_of(std::span<const std::int32_t> tokens) {
   return static_cast<std::int64_t>(tokens.size());
@@ -35,10 +39,17 @@ PrefixStore::Shape shape_of(LoadedModel& model) {
 Scheduler::Scheduler(LoadedModel& model, const EngineOptions& options)
     : model_(model),
       options_(options),
+      shape_(shape_of(model)),
       slots_(static_cast<std::size_t>(options.parallel)),
       cache_(options.cache_bytes) {
   if (!options.cache_directory.empty()) {
-    store_ = std::make_unique<PrefixStore>(options.cache_directory, shape_of(model), options.cache_disk_bytes);
+    store_ = std::make_unique<PrefixStore>(options.cache_directory, shape_, options.cache_disk_bytes);
+  }
+  if (!options_.available_memory && model.gpu() == nullptr) {
+    options_.available_memory = [] {
+      const auto memory = machine_memory();
+      return memory ? memory->available : std::numeric_limits<std::uint64_t>::max();
+    };
   }
 }
 
@@ -101,7 +112,9 @@ Scheduler::Slot& Scheduler::place(const Job& job, CacheUse& use) {
   std::shared_ptr<const CachedPrefix> stored;
   if (store_ && !job.request.score_prompt) stored = store_->find(prompt, std::max(live, cached));
   Slot& slot = best != nullptr && !stored && live >= cached ? *best : *oldest;
+  require_memory(job, slot);
   if (slot.session == nullptr) slot.session = std::make_unique<Session>(model_.model(), model_.ops(), options_.session);
+  slot.touched = std::max(slot.touched, length_of(prompt));
   if (job.request.score_prompt) return slot;
   if (stored) {
     cache_.insert(stored);
@@ -120,6 +133,26 @@ Scheduler::Slot& Scheduler::place(const Job& job, CacheUse& use) {
     use.prompt_token = token_at(prompt, use.cached_tokens);
   }
   return slot;
+}
+
+/// Refuses a prompt whose state would not fit the memory, rather than have the system end the process. What is only
+/// kept for later makes room first. Replies grow slowly: a short one counts.
+void Scheduler::require_memory(const Job& job, const Slot& slot) {
+  if (!options_.available_memory) return;
+  const std::int64_t tokens = std::min(length_of(job.request.prompt) + kReplyTokens, options_.session.capacity);
+  const auto new_tokens = static_cast<std::uint64_t>(std::max<std::int64_t>(0, tokens - slot.touched));
+  const std::uint64_t needed = new_tokens * shape_.kv_bytes_per_token + kSnapshotsOfAPrompt * shape_.recurrent_bytes;
+  if (needed <= options_.available_memory()) return;
+  cache_ = PrefixCache(options_.cache_bytes);
+  for (Slot& other : slots_) {
+    if (other.job != nullptr || &other == &slot) continue;
+    other.session.reset();
+    other.touched = 0;
+  }
+  if (const std::uint64_t available = options_.available_memory(); needed > available) {
+    throw_error("{} prompt tokens need {} MB of memory, {} MB are available", job.request.prompt.size(),
+                needed / 1000000, available / 1000000);
+  }
 }
 
 /// How far the prompt is known, to the cache in memory or to a session, one that is in use too.
@@ -233,13 +266,15 @@ void Scheduler::verify(const Slot& slot) const {
 }
 
 /// `alone`: no other job wants the device.
-GeneratedToken Scheduler::next_token(Slot& slot, bool alone) const {
+GeneratedToken Scheduler::next_token(Slot& slot, bool alone) {
   Session& session = *slot.session;
   Generation& generation = slot.job->generation;
   if (!session.drawing()) return generation.next(session.logits());
   const auto start = Job::Clock::now();
   const std::int32_t token = alone ? session.draw(generation.goes_on()) : session.leave_drawing();
-  slot.job->decode_seconds += seconds_since(start);
+  const double seconds = seconds_since(start);
+  slot.job->decode_seconds += seconds;
+  stats_.decode_seconds += seconds;
   return generation.take(token);
 }
 
@@ -306,6 +341,7 @@ void Scheduler::finish(Slot& slot, FinishReason reason) {
                             .decode_seconds = job.decode_seconds,
                             .matched_stop = job.generation.matched_stop(),
                             .tokens = std::move(job.generated)});
+  slot.touched = std::max(slot.touched, length_of(slot.session->tokens()));
   slot.job = nullptr;
   slot.last_use = Job::Clock::now();
 }

@@ -36,18 +36,20 @@ class Scheduler {
     std::unique_ptr<Session> session;
     std::shared_ptr<Job> job;  // none: free
     Job::Clock::time_point last_use;
+    std::int64_t touched = 0;  // tokens whose KV memory the session has taken
     std::int64_t checked = 0;  // prompt tokens whose reuse --verify-cache still has to check
   };
 
   Slot& place(const Job& job, CacheUse& use);
   CacheUse nearest_known(std::span<const std::int32_t> prompt, const PrefixCache::Match& match) const;
+  void require_memory(const Job& job, const Slot& slot);
   void drop_cancelled();
   void prefill_one_chunk();
   Slot* next_prefill();
   void score_prompt(Job& job, std::int64_t position, std::span<const float> logits) const;
   void prompt_done(Slot& slot);
   void verify(const Slot& slot) const;
-  GeneratedToken next_token(Slot& slot, bool alone) const;
+  GeneratedToken next_token(Slot& slot, bool alone);
   void decode_one_token_each();
   void finish(Slot& slot, FinishReason reason);
   void fail(const Job& job, const std::exception& error);
@@ -56,6 +58,7 @@ class Scheduler {
 
   LoadedModel& model_;
   EngineOptions options_;
+  PrefixStore::Shape shape_;
   std::vector<Slot> slots_;
   PrefixCache cache_;
   std::unique_ptr<PrefixStore> store_;

@@ -123,7 +123,7 @@ void add_completion_routes(HttpServer& server) {
   server.post("/v1/completions", [&server](ChatService& service, const Json& body, const httplib::Request& request,
                                            httplib::Response& response) {
     server.require_model(body);
-    std::vector<OpenAiCompletionRequest> wanted = parse_openai_completions(body, service.model());
+    std::vector<OpenAiCompletionRequest> wanted = parse_openai_completions(body, service.model().tokenizer());
     Json head = envelope("cmpl-" + random_call_id().substr(5), server.options().served_name);
     if (wanted.front().stream) {
       OpenAiCompletionWriter writer(wanted.front(), service.model(), 0);

@@ -8,6 +8,7 @@
 
 #include "server/api_error.h"
 #include "server/client_socket.h"
+#include "server/json_fields.h"
 #include "server/request_body.h"
 
 namespace lily {

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "server/json_shape.h"
+
 namespace lily {
 namespace {
 
@@ -26,6 +28,19 @@ std::optional<std::int64_t> whole_number(const nlohmann::ordered_json& value) {
 }
 
 }  // namespace
+
+nlohmann::ordered_json parse_body(std::string_view body) {
+  using Json = nlohmann::ordered_json;
+  const JsonShape shape = json_shape(body);
+  if (shape.depth > kDeepestJson)
+    throw ApiError({}, fmt::format("the request body is nested deeper than {} levels", kDeepestJson));
+  if (shape.field_squares > kMostFieldSquares) throw ApiError({}, "the request body has objects of too many fields");
+  try {
+    return Json::parse(body);
+  } catch (const Json::exception& error) {
+    throw ApiError({}, fmt::format("the request body is not valid JSON: {}", error.what()));
+  }
+}
 
 JsonFields::JsonFields(const Json& object, std::string path) : object_(&object), path_(std::move(path)) {
   if (!object.is_object()) {

@@ -6,11 +6,15 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/api_error.h"
 
 namespace lily {
+
+/// Throws ApiError (400): no JSON, nested too deeply, objects with too many fields.
+nlohmann::ordered_json parse_body(std::string_view body);
 
 class JsonFields {
  public:

@@ -49,7 +49,7 @@ std::vector<std::vector<std::int32_t>> read_prompts(const JsonFields& body, cons
 
 }  // namespace
 
-std::vector<OpenAiCompletionRequest> parse_openai_completions(const Json& json, const LoadedModel& model) {
+std::vector<OpenAiCompletionRequest> parse_openai_completions(const Json& json, const Tokenizer& tokenizer) {
   const JsonFields body(json);
   if (const auto n = body.integer("n", 1, 128); n && *n != 1) body.fail("n", "above 1 is not supported");
   if (const auto best_of = body.integer("best_of", 1, 128); best_of && *best_of != 1)
@@ -73,7 +73,7 @@ std::vector<OpenAiCompletionRequest> parse_openai_completions(const Json& json, 
   if (const auto options = body.object("stream_options"))
     request.include_usage = options->boolean("include_usage").value_or(false);
   std::vector<OpenAiCompletionRequest> requests;
-  for (auto& prompt : read_prompts(body, model.tokenizer())) {
+  for (auto& prompt : read_prompts(body, tokenizer)) {
     request.engine.prompt = std::move(prompt);
     requests.push_back(request);
   }

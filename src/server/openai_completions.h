@@ -23,7 +23,7 @@ struct OpenAiCompletionRequest {
 
 /// One request for each prompt: `prompt` may be a text, an array of ids, or an array of either. Throws ApiError (400).
 std::vector<OpenAiCompletionRequest> parse_openai_completions(const nlohmann::ordered_json& body,
-                                                              const LoadedModel& model);
+                                                              const Tokenizer& tokenizer);
 
 /// Collects the events of one prompt's completion.
 class OpenAiCompletionWriter {

@@ -6,7 +6,6 @@
 #include <array>
 
 #include "server/api_error.h"
-#include "server/json_shape.h"
 
 namespace lily {
 namespace {
@@ -58,19 +57,6 @@ std::optional<std::string> read_body(const httplib::Request& request, const http
   if (too_slow) throw ApiError({.status = 408}, "the request body comes too slowly");
   if (!whole) return {};
   return body;
-}
-
-nlohmann::ordered_json parse_body(const std::string& body) {
-  using Json = nlohmann::ordered_json;
-  const JsonShape shape = json_shape(body);
-  if (shape.depth > kDeepestJson)
-    throw ApiError({}, fmt::format("the request body is nested deeper than {} levels", kDeepestJson));
-  if (shape.field_squares > kMostFieldSquares) throw ApiError({}, "the request body has objects of too many fields");
-  try {
-    return Json::parse(body);
-  } catch (const Json::exception& error) {
-    throw ApiError({}, fmt::format("the request body is not valid JSON: {}", error.what()));
-  }
 }
 
 }  // namespace lily

@@ -1,8 +1,7 @@
-// The body of a request: as bytes, within limits of size and time, and as JSON.
+// The body of a request, within limits of size and time.
 #pragma once
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -23,8 +22,5 @@ struct BodyLimits {
 /// there.
 std::optional<std::string> read_body(const httplib::Request& request, const httplib::ContentReader& reader,
                                      const BodyLimits& limits);
-
-/// Throws ApiError (400): no JSON, nested too deeply, objects with too many fields.
-nlohmann::ordered_json parse_body(const std::string& body);
 
 }  // namespace lily

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <thread>
 
 #include "support/error.h"
@@ -173,6 +174,25 @@ TEST_F(EngineTest, WhatComesFromDiskIsNotComparedWithWhatIsInMemory) {
   EXPECT_EQ(use.source, CacheUse::Source::kDisk);
   EXPECT_EQ(use.common_tokens, static_cast<std::int64_t>(request.prompt.size()));
   EXPECT_FALSE(use.known_token || use.prompt_token);
+}
+
+TEST_F(EngineTest, RefusesWhatWouldNotFitTheMemoryAndLivesOn) {
+  EngineOptions options = small();
+  std::atomic<std::uint64_t> available = std::uint64_t{1} << 40;
+  options.available_memory = [&] { return available.load(); };
+  Engine engine(*model_, options);
+  const auto kept = question("What is a computer?");
+  ASSERT_TRUE(ask(engine, kept).finished);
+  EXPECT_GT(engine.stats().cache_bytes, 0U);
+  available = 1000;
+  auto longer = question("Tell me about the sea.");
+  longer.prompt.resize(1000, 7);
+  const Answer refused = ask(engine, longer);
+  ASSERT_TRUE(refused.failed);
+  EXPECT_NE(refused.failed->message.find("memory"), std::string::npos);
+  available = std::uint64_t{1} << 40;
+  EXPECT_TRUE(ask(engine, longer).finished);
+  EXPECT_TRUE(ask(engine, kept).finished);
 }
 
 TEST_F(EngineTest, StatsMoveWithEveryTokenAndChunk) {

@@ -1,5 +1,6 @@
 """State that survives: conversations interleaved, a restart, kill -9, damage; and --verify-cache."""
 
+import concurrent.futures
 import pathlib
 
 from lily_server import Server, long_text
@@ -40,6 +41,30 @@ def test_kill_and_restart_still_hit_and_say_the_same(lily, tmp_path):
         longer = server.chat(history)
         assert cached(longer) >= first["usage"]["prompt_tokens"]
         assert longer["choices"] == second["choices"]
+
+
+def test_killed_under_load_it_never_reuses_what_was_half_written(lily, tmp_path):
+    """Three servers die while they answer and write; the fourth compares all that it reuses with a cold run."""
+    questions = [[{"role": "system", "content": long_text(200, seed % 3)}, {"role": "user", "content": f"Question {seed}?"}]
+                 for seed in range(9)]
+    ask = lambda server, question: server.chat(question, max_tokens=8)
+    with Server(lily) as server:
+        truth = [ask(server, question)["choices"] for question in questions]
+    for death in range(3):
+        server = Server(lily, "--cache-dir", tmp_path)
+        before = server.metrics()["prefix_cache_disk_bytes"]
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            mine = questions[death * 3:] + questions[:death * 3]
+            replies = [pool.submit(ask, server, question) for question in mine]
+            server.wait_for(lambda m: m["prefix_cache_disk_bytes"] > before)
+            server.kill()
+        assert not all(reply.exception() is None for reply in replies)
+    with Server(lily, "--cache-dir", tmp_path, "--verify-cache") as server:
+        answers = [ask(server, question) for question in questions]
+        assert [answer["choices"] for answer in answers] == truth
+        assert any(answer["timings"]["cache"]["source"] == "disk" for answer in answers)
+        assert server.metrics()["requests_failed_total"] == 0
+    assert not list(pathlib.Path(tmp_path).rglob("*.tmp"))
 
 
 def test_damaged_files_cost_time_not_truth(lily, tmp_path):
