@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """server_load.py LILY [--model DIR]: load on a server of its own, on loopback, and what it takes.
 
-Two runs against the demo model: many streams at the same time, then many short requests through fewer connections.
-Prints, for each, requests, errors, seconds, time to the first token and to the end (p50 and p99), tokens per second, and
-the server's resident memory before and after. Standard library only. Exits 1 if a request failed.
+Runs against the demo model: many streams at the same time; many short requests through fewer connections, twice; streams
+of which a third is left midway and a third is read slowly. Prints, for each, requests, errors, seconds, time to the first
+token and to the end (p50 and p99), tokens per second, and the server's resident memory before and after. At the end no
+request may be left and no descriptor more be open than at the beginning. Standard library only. Exits 1 if one failed.
 """
 
 import argparse
@@ -29,6 +30,17 @@ class Server:
                 break
         threading.Thread(target=self.process.stdout.read, daemon=True).start()
 
+    def metrics(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request("GET", "/metrics", headers={"Connection": "close"})
+        text = connection.getresponse().read().decode()
+        connection.close()
+        return {name: float(value) for name, value in re.findall(r"^lily_(\w+) (\S+)$", text, re.M)}
+
+    def descriptors(self):
+        folder = f"/proc/{self.process.pid}/fd"
+        return len(os.listdir(folder)) if os.path.isdir(folder) else 0
+
     def resident_mib(self):
         out = subprocess.run(["ps", "-o", "rss=", "-p", str(self.process.pid)], capture_output=True, text=True).stdout
         return int(out) / 1024
@@ -38,8 +50,8 @@ class Server:
         self.process.wait(20)
 
 
-def ask(connection, number, tokens):
-    """One streamed reply: (seconds to the first token, seconds, tokens)."""
+def ask(connection, number, tokens, manner="read"):
+    """One streamed reply: (seconds to the first token, seconds, tokens); nothing for one that was left midway."""
     body = {"messages": [{"role": "user", "content": f"{QUESTIONS[number % len(QUESTIONS)]} ({number})"}],
             "max_tokens": tokens, "ignore_eos": True, "stream": True, "stream_options": {"include_usage": True},
             "reasoning_effort": "none"}
@@ -58,6 +70,10 @@ def ask(connection, number, tokens):
                 raise RuntimeError(chunk["error"]["message"])
             if chunk["choices"] and chunk["choices"][0]["delta"].get("content") and first is None:
                 first = time.monotonic() - begin
+                if manner == "leave":
+                    return None
+            if manner == "slow":
+                time.sleep(0.02)
             if chunk.get("usage"):
                 count = chunk["usage"]["completion_tokens"]
     if not done or count != tokens:
@@ -69,7 +85,7 @@ def percentile(values, percent):
     return sorted(values)[min(len(values) - 1, int(len(values) * percent / 100))]
 
 
-def load(server, requests, clients, tokens):
+def load(server, requests, clients, tokens, manners=("read",)):
     results, errors, numbers, lock = [], [], iter(range(requests)), threading.Lock()
 
     def client():
@@ -80,7 +96,10 @@ def load(server, requests, clients, tokens):
             if number is None:
                 return connection.close()
             try:
-                results.append(ask(connection, number, tokens))
+                if (result := ask(connection, number, tokens, manners[number % len(manners)])) is not None:
+                    results.append(result)
+                else:
+                    connection.close()
             except Exception as error:  # every kind counts
                 errors.append(f"{type(error).__name__}: {error}")
                 connection.close()
@@ -93,12 +112,25 @@ def load(server, requests, clients, tokens):
         thread.join()
     seconds = time.monotonic() - begin
     first, whole = [r[0] for r in results] or [0], [r[1] for r in results] or [0]
-    print(f"| {requests} | {clients} | {tokens} | {len(errors)} | {seconds:.1f} | {percentile(first, 50):.2f} / "
+    print(f"| {requests}{' mixed' if len(manners) > 1 else ''} | {clients} | {tokens} | {len(errors)} | {seconds:.1f} | {percentile(first, 50):.2f} / "
           f"{percentile(first, 99):.2f} | {percentile(whole, 50):.2f} / {percentile(whole, 99):.2f} | "
           f"{sum(r[2] for r in results) / seconds:.0f} | {before:.0f} -> {server.resident_mib():.0f} |", flush=True)
     for error in sorted(set(errors))[:5]:
         print("error:", error, file=sys.stderr)
     return len(errors)
+
+
+def leftovers(server, descriptors):
+    """What is left when every client is gone; connections may take a moment to be noticed."""
+    for _ in range(100):
+        metrics, more = server.metrics(), server.descriptors() - descriptors
+        left = metrics["requests_running"] + metrics["requests_waiting"]
+        if left == 0 and more <= 0:
+            break
+        time.sleep(0.2)
+    print(f"cancelled: {metrics['requests_cancelled_total']:.0f}, failed: {metrics['requests_failed_total']:.0f}, left: "
+          f"{left:.0f} requests and {more} descriptors")
+    return left + metrics["requests_failed_total"] + max(more, 0)
 
 
 def main():
@@ -115,9 +147,12 @@ def main():
     print("| requests | at a time | tokens each | errors | s | first token p50 / p99, s | end p50 / p99, s | tokens/s | RSS, MiB |")
     print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     try:
+        descriptors = server.descriptors()
         failed = load(server, options.streams, options.streams, 32)
         failed += load(server, options.requests, 32, 4)
-        failed += load(server, options.requests // 4, 32, 4)  # does memory still grow?
+        failed += load(server, options.requests, 32, 4)  # does memory still grow?
+        failed += load(server, options.streams, options.streams, 128, ("read", "leave", "slow"))
+        failed += leftovers(server, descriptors)
     finally:
         server.stop()
     sys.exit(1 if failed else 0)
