@@ -14,8 +14,9 @@
 namespace lily {
 namespace {
 
-constexpr std::chrono::milliseconds kPoll{100};    // how soon a client that went away is noticed
-constexpr std::chrono::milliseconds kDrain{1500};  // for open requests to end by themselves
+constexpr std::chrono::milliseconds kPoll{100};     // how soon a client that went away is noticed
+constexpr std::chrono::milliseconds kDrain{1500};   // for open requests to end by themselves
+constexpr std::chrono::milliseconds kWriting{500};  // for the last bytes of a response
 constexpr int kIdleSeconds = 10;  // between two requests of a connection; clients' pools give up after 5
 
 /// What went wrong, as an API error. Errors of ours are the request's fault, anything else is the server's.
@@ -95,11 +96,14 @@ void HttpServer::stop() {
   stopping_ = true;
   if (!thread_.joinable()) return;
   const auto begin = steady_clock::now();
+  auto busy = begin;  // when there was last a request
   while (!ended_) {
-    const auto waited = steady_clock::now() - begin;
-    // The library ends streams in the middle, so it has to wait; and it waits for idle connections, so they are cut.
-    if (in_flight_ == 0 || waited > kDrain) server_->stop();
-    if (waited > 2 * kDrain || in_flight_ == 0) cut_connections(port_);
+    const auto now = steady_clock::now();
+    if (in_flight_ > 0) busy = now;
+    // The library ends streams in the middle, so it has to wait; and it waits for idle connections, so they are cut. A
+    // response is written after its request has ended.
+    if (in_flight_ == 0 || now - begin > kDrain) server_->stop();
+    if (now - begin > 2 * kDrain || now - busy > kWriting) cut_connections(port_);
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   thread_.join();

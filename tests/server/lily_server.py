@@ -89,7 +89,7 @@ class Server:
         text = httpx.get(self.url + "/metrics", timeout=30).text
         return {name: float(value) for name, value in re.findall(r"^lily_(\w+) (\S+)$", text, re.M)}
 
-    def wait_for(self, condition, seconds=15):
+    def wait_for(self, condition, seconds=60):
         """Until condition(metrics) holds; the metrics."""
         end = time.monotonic() + seconds
         while True:
