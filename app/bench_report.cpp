@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "benchmark/chart.h"
+#include "benchmark/trace.h"
 #include "support/error.h"
 
 namespace lily {
@@ -83,6 +84,29 @@ void print_trace(const BenchReport& report) {
                per(t.prefill.weight_bytes, t.chunks));
   }
   fmt::print("One token's weights have {} bytes in the checkpoint.\n", report.active_weight_bytes);
+}
+
+void print_full_shape_trace(bool as_json) {
+  const FullShapeTrace trace = trace_full_shape();
+  if (as_json) {
+    const nlohmann::json json = {{"dispatches_per_token", trace.token.dispatches},
+                                 {"stages_per_token", trace.token.stages},
+                                 {"weight_bytes_per_token", trace.token.weight_bytes},
+                                 {"least_weight_bytes_per_token", trace.least_weight_bytes},
+                                 {"dispatches_per_chunk", trace.chunk.dispatches},
+                                 {"stages_per_chunk", trace.chunk.stages},
+                                 {"weight_bytes_per_chunk", trace.chunk.weight_bytes},
+                                 {"tokens_per_chunk", trace.chunk_rows}};
+    fmt::print("{}\n", json.dump(2));
+    return;
+  }
+  fmt::print("Qwen3.6-35B-A3B on a GPU, counted without running it\n\n");
+  fmt::print("{:<34}{:>12}{:>12}{:>16}\n", "", "launches", "stages", "weight bytes");
+  fmt::print("{:<34}{:>12}{:>12}{:>16}\n", "a token of the reply", trace.token.dispatches, trace.token.stages,
+             trace.token.weight_bytes);
+  fmt::print("{:<34}{:>12}{:>12}{:>16}\n", fmt::format("a chunk of {} prompt tokens", trace.chunk_rows),
+             trace.chunk.dispatches, trace.chunk.stages, trace.chunk.weight_bytes);
+  fmt::print("\nOne token needs {} bytes of matrices.\n", trace.least_weight_bytes);
 }
 
 std::string csv_of(const BenchReport& report) {

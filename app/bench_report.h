@@ -41,6 +41,8 @@ struct BenchReport {
 void print_header(const BenchReport& report);
 void print_result(const BenchReport& report, const BenchResult& result);
 void print_trace(const BenchReport& report);
+/// Of Qwen3.6-35B-A3B on any GPU, without running it.
+void print_full_shape_trace(bool as_json);
 std::string csv_of(const BenchReport& report);
 std::string json_of(const BenchReport& report);
 /// Writes prefill.svg and decode.svg.

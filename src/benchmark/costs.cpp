@@ -31,6 +31,19 @@ std::uint64_t active_weight_bytes(const Checkpoint& checkpoint) {
   return checkpoint.text_bytes() - bytes_of(checkpoint, "embed_tokens") - experts / count * (count - chosen);
 }
 
+std::uint64_t active_matrix_bytes(const ModelConfig& c) {
+  const std::int64_t heads = c.num_attention_heads * c.head_dim;
+  const std::int64_t attention = (c.attention_rows() + heads) * c.hidden_size;
+  const std::int64_t delta = (c.linear_rows() + c.value_rows()) * c.hidden_size;
+  const std::int64_t experts =
+      3 * c.hidden_size * (c.num_experts_per_tok * c.moe_intermediate_size + c.shared_expert_intermediate_size);
+  const std::int64_t codes4 = c.vocab_size * c.hidden_size + c.num_attention_layers() * attention +
+                              c.num_linear_layers() * delta + c.num_hidden_layers * experts;
+  const std::int64_t codes8 = c.num_hidden_layers * (c.num_experts + 1) * c.hidden_size;
+  // A group of 64 has a scale and a bias of 2 bytes each.
+  return static_cast<std::uint64_t>(codes4 / 2 + codes8 + (codes4 + codes8) / 64 * 4);
+}
+
 std::uint64_t decode_bytes(const Checkpoint& checkpoint, std::int64_t context, std::int64_t kv_value_bytes) {
   const ModelConfig& c = checkpoint.config();
   const std::int64_t state = c.num_linear_layers() * c.value_rows() * c.linear_key_head_dim;

@@ -9,6 +9,7 @@
 #include "benchmark/machine.h"
 #include "benchmark/peer.h"
 #include "benchmark/speed.h"
+#include "benchmark/trace.h"
 #include "support/error.h"
 
 namespace lily {
@@ -67,23 +68,28 @@ TEST(Speed, ARoundCountsItsTokensAndChunks) {
 TEST(Costs, FollowTheConfig) {
   const Checkpoint checkpoint = Checkpoint::open(resolve_model("demo"));
   const ModelConfig& c = checkpoint.config();
-  const auto bytes4 = [](std::int64_t values) { return static_cast<double>(values) * 4.5 / 8; };
-  const std::int64_t heads = c.num_attention_heads * c.head_dim;
-  double expected = bytes4(c.vocab_size * c.hidden_size);
-  for (std::int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
-    const std::int64_t mixer = c.full_attention(layer) ? (c.attention_rows() + heads) * c.hidden_size
-                                                       : (c.linear_rows() + c.value_rows()) * c.hidden_size;
-    expected +=
-        bytes4(mixer + 3 * c.hidden_size *
-                           (c.num_experts_per_tok * c.moe_intermediate_size + c.shared_expert_intermediate_size));
-    expected += static_cast<double>((c.num_experts + 1) * c.hidden_size) * 8.5 / 8;
-  }
+  const auto expected = static_cast<double>(active_matrix_bytes(c));
+  EXPECT_EQ(active_matrix_bytes(c) % 4, 0U);
   const auto found = static_cast<double>(active_weight_bytes(checkpoint));
   EXPECT_GE(found, expected);  // norms, conv and the delta rule's vectors come on top
   EXPECT_LT(found, expected * 1.02);
   EXPECT_EQ(decode_bytes(checkpoint, 100, 2) - decode_bytes(checkpoint, 0, 2),
             static_cast<std::uint64_t>(100 * c.num_attention_layers() * 2 * c.kv_rows() * 2));
   EXPECT_GT(prefill_operations(c, 4096), prefill_operations(c, 16));
+}
+
+// 4-bit matrices of 2.9 billion active weights, most of them experts, and the 0.51 billion of the head.
+TEST(Trace, ATokenOfTheFullShapeTakesFewLaunchesAndNoByteTwice) {
+  const FullShapeTrace trace = trace_full_shape();
+  EXPECT_GT(trace.token.dispatches, 40U);
+  EXPECT_LE(trace.token.dispatches, 270U);
+  EXPECT_LE(trace.token.stages, 265U);
+  EXPECT_NEAR(static_cast<double>(trace.token.weight_bytes), static_cast<double>(trace.least_weight_bytes),
+              0.02 * static_cast<double>(trace.least_weight_bytes));
+  EXPECT_NEAR(static_cast<double>(trace.least_weight_bytes), 1.667e9, 0.01e9);
+  EXPECT_GT(trace.chunk.dispatches, trace.token.dispatches);
+  EXPECT_GT(trace.chunk.weight_bytes, 18'000'000'000U);  // every expert is needed
+  EXPECT_GT(trace.chunk_rows, 1);
 }
 
 TEST(Machine, BandwidthIsMeasured) {

@@ -14,12 +14,13 @@ namespace {
 
 // Small memory comes from the heap, exact to the byte (AddressSanitizer sees an overrun) and full of NaN; large memory
 // from the system, untouched, so that the launches of a model that does not fit here can still be counted.
-constexpr std::size_t kLarge = 64 << 20;
+constexpr std::size_t kLarge = 64 << 20, kLargeUnused = 64 << 10;
 
 class HeapMemory {
  public:
-  explicit HeapMemory(std::size_t size) : size_(size) {
-    if (size_ < kLarge) {
+  /// From `large` bytes on the memory comes from the system.
+  HeapMemory(std::size_t size, std::size_t large) : size_(size), on_heap_(size < large) {
+    if (on_heap_) {
       data_ = static_cast<std::byte*>(::operator new (size_, std::align_val_t{64}));
       std::memset(data_, 0xff, size_);
       return;
@@ -31,7 +32,7 @@ class HeapMemory {
   HeapMemory(const HeapMemory&) = delete;
   HeapMemory& operator=(const HeapMemory&) = delete;
   ~HeapMemory() {
-    if (size_ < kLarge) {
+    if (on_heap_) {
       ::operator delete (data_, std::align_val_t{64});
     } else {
       munmap(data_, size_);
@@ -41,6 +42,7 @@ class HeapMemory {
 
  private:
   std::size_t size_;
+  bool on_heap_;
   std::byte* data_ = nullptr;
 };
 
@@ -67,7 +69,8 @@ std::byte* data_of(const Buffer& buffer) {
 
 class EmulatedDevice : public Device {
  public:
-  explicit EmulatedDevice(const EmulatedOptions& options) : emulator_(options.seed), random_(options.seed) {
+  explicit EmulatedDevice(const EmulatedOptions& options)
+      : only_counts_(options.only_counts), emulator_(options.seed), random_(options.seed) {
     info_ = {DeviceKind::kEmulated, "emulated GPU", options.memory_budget, true, false};
   }
   const DeviceInfo& info() const override { return info_; }
@@ -75,7 +78,8 @@ class EmulatedDevice : public Device {
  protected:
   std::unique_ptr<Buffer> do_allocate(std::size_t bytes, Memory memory) override {
     auto reservation = reserve(bytes, "memory");
-    return std::make_unique<EmulatedBuffer>(std::make_unique<HeapMemory>(bytes), bytes, memory, std::move(reservation));
+    return std::make_unique<EmulatedBuffer>(std::make_unique<HeapMemory>(bytes, only_counts_ ? kLargeUnused : kLarge),
+                                            bytes, memory, std::move(reservation));
   }
   std::unique_ptr<Buffer> do_map(std::span<const std::byte> bytes) override {
     return std::make_unique<EmulatedBuffer>(bytes);
@@ -107,6 +111,7 @@ class EmulatedDevice : public Device {
 
   /// Dispatches between two barriers run in a shuffled order.
   void run(CommandList& commands) {
+    if (only_counts_) return;
     std::vector<void*> arguments;  // of all dispatches: until device_to_host() the GPU's threads may read them
     for (const CommandList::Argument& argument : commands.arguments) {
       arguments.push_back(argument.buffer == nullptr ? &commands.values[argument.offset]
@@ -130,6 +135,7 @@ class EmulatedDevice : public Device {
   }
 
   DeviceInfo info_;
+  bool only_counts_;
   emulated::Emulator emulator_;
   std::mt19937_64 random_;
   std::deque<Submission> queue_;
