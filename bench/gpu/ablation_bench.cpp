@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "benchmark.h"
 #include "ops/gpu/gpu_ops.h"
 #include "ops/gpu/synthetic.h"
 
@@ -144,7 +145,9 @@ class Bench {
   std::vector<float> logits_;
 };
 
-int run(int argc, char** argv) {
+}  // namespace
+
+int run_benchmark(int argc, char** argv) {
   const auto device = make_device(parse_device_kind(argc > 1 ? argv[1] : "auto"));
   if (device == nullptr) throw Error("ablation_bench: no GPU", "give cuda, metal or emulated");
   Bench bench(*device, full_shape());
@@ -152,14 +155,4 @@ int run(int argc, char** argv) {
   return 0;
 }
 
-}  // namespace
 }  // namespace lily
-
-int main(int argc, char** argv) {
-  try {
-    return lily::run(argc, argv);
-  } catch (const lily::Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 1;
-  }
-}

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "benchmark.h"
 #include "checkpoint/checkpoint.h"
 #include "device/device.h"
 #include "model/model.h"
@@ -87,7 +88,9 @@ bool same_bits(const Logits& a, const Logits& b) {
   return true;
 }
 
-int compare_all(int argc, char** argv) {
+}  // namespace
+
+int run_benchmark(int argc, char** argv) {
   if (argc < 2) throw Error("compare_logits: no checkpoint", "give its directory");
   const Checkpoint checkpoint = Checkpoint::open(argv[1]);
   const auto device = make_device(parse_device_kind(argc > 2 ? argv[2] : "auto"));
@@ -117,14 +120,4 @@ int compare_all(int argc, char** argv) {
   return 0;
 }
 
-}  // namespace
 }  // namespace lily
-
-int main(int argc, char** argv) {
-  try {
-    return lily::compare_all(argc, argv);
-  } catch (const lily::Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 1;
-  }
-}

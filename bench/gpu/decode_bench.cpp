@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <variant>
 
+#include "benchmark.h"
 #include "ops/gpu/synthetic.h"
 
 namespace lily {
@@ -112,7 +113,9 @@ struct Bench {
   }
 };
 
-int run(int argc, char** argv) {
+}  // namespace
+
+int run_benchmark(int argc, char** argv) {
   const auto device = make_device(parse_device_kind(argc > 1 ? argv[1] : "auto"));
   std::vector<std::int64_t> contexts;
   for (int i = 2; i < argc; ++i) contexts.push_back(std::atoll(argv[i]));
@@ -160,14 +163,4 @@ int run(int argc, char** argv) {
   return 0;
 }
 
-}  // namespace
 }  // namespace lily
-
-int main(int argc, char** argv) {
-  try {
-    return lily::run(argc, argv);
-  } catch (const lily::Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 1;
-  }
-}

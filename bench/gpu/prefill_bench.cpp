@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "benchmark.h"
 #include "ops/gpu/synthetic.h"
 
 namespace lily {
@@ -34,7 +35,9 @@ double run_prompt(Device& device, Ops& ops, const Model& model, SequenceState& s
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-int run(int argc, char** argv) {
+}  // namespace
+
+int run_benchmark(int argc, char** argv) {
   const auto device = make_device(parse_device_kind(argc > 1 ? argv[1] : "auto"));
   const std::int64_t chunk = argc > 2 ? std::atoll(argv[2]) : 4096;
   std::vector<std::int64_t> lengths;
@@ -63,14 +66,4 @@ int run(int argc, char** argv) {
   return 0;
 }
 
-}  // namespace
 }  // namespace lily
-
-int main(int argc, char** argv) {
-  try {
-    return lily::run(argc, argv);
-  } catch (const lily::Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 1;
-  }
-}

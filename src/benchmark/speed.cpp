@@ -35,12 +35,6 @@ Counters counters_of(const LoadedModel& model) {
   return model.gpu() == nullptr ? Counters() : model.gpu()->counters();
 }
 
-Counters difference(const Counters& after, const Counters& before) {
-  return {.dispatches = after.dispatches - before.dispatches,
-          .stages = after.stages - before.stages,
-          .weight_bytes = after.weight_bytes - before.weight_bytes};
-}
-
 }  // namespace
 
 Spread spread_of(std::vector<double> values) {
@@ -79,8 +73,8 @@ Speed SpeedTest::round() {
   speed.prefill_seconds = seconds_between(start, read);
   speed.first_token_seconds = seconds_between(start, first);
   speed.decode_seconds = seconds_between(first, last);
-  speed.prefill = difference(after_prefill, at_start);
-  speed.decode = difference(counters_of(model_), after_prefill);
+  speed.prefill = after_prefill - at_start;
+  speed.decode = counters_of(model_) - after_prefill;
   return speed;
 }
 

@@ -7,17 +7,6 @@
 #include "ops/gpu/synthetic.h"
 
 namespace lily {
-namespace {
-
-Counters since(const Device& device, const Counters& before) {
-  const Counters& after = device.counters();
-  return {.dispatches = after.dispatches - before.dispatches,
-          .stages = after.stages - before.stages,
-          .weight_bytes = after.weight_bytes - before.weight_bytes};
-}
-
-}  // namespace
-
 FullShapeTrace trace_full_shape() {
   constexpr std::int64_t kFirst = 0;
   const ModelConfig config = full_shape();
@@ -36,7 +25,7 @@ FullShapeTrace trace_full_shape() {
   const std::int64_t last = trace.chunk_rows - 1;
   forward(*ops, model, prompt, std::span(&segment, 1), std::span(&last, 1));
   device->wait(device->submit());
-  trace.chunk = since(*device, before);
+  trace.chunk = device->counters() - before;
 
   const auto loop = ops->decode_loop(*state, [&](std::span<const std::int32_t> tokens, Batch batch) {
     return forward(*ops, model, tokens, batch, std::span(&kFirst, 1));
@@ -53,7 +42,7 @@ FullShapeTrace trace_full_shape() {
   loop->submit();  // the first one may have to enlarge the KV cache
   before = device->counters();
   loop->submit();
-  trace.token = since(*device, before);
+  trace.token = device->counters() - before;
   return trace;
 }
 

@@ -39,6 +39,12 @@ Counters& Counters::operator+=(const Counters& other) {
   return *this;
 }
 
+Counters operator-(const Counters& after, const Counters& before) {
+  return {.dispatches = after.dispatches - before.dispatches,
+          .stages = after.stages - before.stages,
+          .weight_bytes = after.weight_bytes - before.weight_bytes};
+}
+
 bool HazardTracker::add(std::span<const Range> ranges) {
   const auto conflicts = [&](const Range& range) {
     return std::any_of(since_barrier_.begin(), since_barrier_.end(), [&](const Range& earlier) {

@@ -100,6 +100,7 @@ struct Counters {
 
   Counters& operator+=(const Counters& other);
 };
+Counters operator-(const Counters& after, const Counters& before);
 
 /// Launches in order, with the barriers between them. Values stand in `values`, each aligned to 16 bytes.
 struct CommandList {
