@@ -1,14 +1,22 @@
 // A checkpoint on a GPU against the CPU in float32: logits after prompts of several lengths and after tokens decoded
 // one by one behind them; and the GPU against itself, where every bit must be the same.
 //
-//   compare_logits CHECKPOINT [cuda|metal|emulated] [length ...]
+//   compare_logits CHECKPOINT [cuda|metal|emulated] [--reference FILE] [length ...]
+//   compare_logits CHECKPOINT cpu --reference FILE length ...
+//
+// The CPU takes half an hour for a long prompt: the second form writes its logits into FILE, the first reads from there
+// what it finds, and computes the rest.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <map>
+#include <string>
 
 #include "benchmark.h"
 #include "checkpoint/checkpoint.h"
@@ -88,16 +96,58 @@ bool same_bits(const Logits& a, const Logits& b) {
   return true;
 }
 
+// The CPU's logits by the prompt's length. In the file: length, rows, columns (int64), then the rows (float32).
+using References = std::map<std::int64_t, Logits>;
+
+References read_references(const std::string& path) {
+  References references;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error(fmt::format("{}: cannot be read", path), "write it with: compare_logits CHECKPOINT cpu");
+  for (std::array<std::int64_t, 3> head; file.read(reinterpret_cast<char*>(head.data()), sizeof(head));) {
+    Logits& logits = references[head[0]];
+    logits.assign(static_cast<std::size_t>(head[1]), std::vector<float>(static_cast<std::size_t>(head[2])));
+    for (auto& row : logits)
+      file.read(reinterpret_cast<char*>(row.data()), static_cast<std::streamsize>(row.size() * sizeof(float)));
+    if (!file) throw Error(fmt::format("{}: ends within the logits of {} tokens", path, head[0]), "write it again");
+  }
+  return references;
+}
+
+void write_reference(std::ofstream& file, std::int64_t length, const Logits& logits) {
+  const std::array<std::int64_t, 3> head = {length, std::ssize(logits), std::ssize(logits.front())};
+  file.write(reinterpret_cast<const char*>(head.data()), sizeof(head));
+  for (const auto& row : logits)
+    file.write(reinterpret_cast<const char*>(row.data()), static_cast<std::streamsize>(row.size() * sizeof(float)));
+  if (!file.flush()) throw Error("compare_logits: the reference cannot be written", "look for space on the disk");
+}
+
 }  // namespace
 
 int run_benchmark(int argc, char** argv) {
   if (argc < 2) throw Error("compare_logits: no checkpoint", "give its directory");
   const Checkpoint checkpoint = Checkpoint::open(argv[1]);
-  const auto device = make_device(parse_device_kind(argc > 2 ? argv[2] : "auto"));
-  if (device == nullptr) throw Error("compare_logits: no GPU", "give cuda, metal or emulated");
+  const std::string kind = argc > 2 ? argv[2] : "auto";
+  std::string reference;
   std::vector<std::int64_t> lengths;
-  for (int i = 3; i < argc; ++i) lengths.push_back(std::atoll(argv[i]));
+  for (int i = 3; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--reference" && i + 1 < argc)
+      reference = argv[++i];
+    else
+      lengths.push_back(std::atoll(argv[i]));
+  }
   if (lengths.empty()) lengths = {64, 512};
+  const CpuOptions exact{.threads = 0, .target = "", .activations = Activations::kFloat32};
+  if (kind == "cpu") {
+    std::ofstream file(reference, std::ios::binary);
+    if (!file) throw Error("compare_logits: nowhere to write the CPU's logits", "give --reference FILE");
+    const auto ops = make_cpu_ops(checkpoint.config(), exact);
+    const Model model = load_model(checkpoint, *ops);
+    for (const std::int64_t length : lengths) write_reference(file, length, run(*ops, model, length, 512));
+    return 0;
+  }
+  const auto device = make_device(parse_device_kind(kind));
+  if (device == nullptr) throw Error("compare_logits: no GPU", "give cuda, metal or emulated");
+  const References references = reference.empty() ? References{} : read_references(reference);
   std::vector<Logits> on_gpu, by_token;
   {
     const auto ops = make_gpu_ops(*device, checkpoint.config());
@@ -109,11 +159,11 @@ int run_benchmark(int argc, char** argv) {
       if (length <= kShort) by_token.push_back(run(*ops, model, length, 1));
     }
   }
-  const auto ops =
-      make_cpu_ops(checkpoint.config(), {.threads = 0, .target = "", .activations = Activations::kFloat32});
+  const auto ops = make_cpu_ops(checkpoint.config(), exact);
   const Model model = load_model(checkpoint, *ops);
   for (std::size_t i = 0; i < lengths.size(); ++i) {
-    const Logits expected = run(*ops, model, lengths[i], 512);
+    const auto known = references.find(lengths[i]);
+    const Logits expected = known != references.end() ? known->second : run(*ops, model, lengths[i], 512);
     compare("prefill", lengths[i], on_gpu[i], expected);
     if (i < by_token.size()) compare("token by token", lengths[i], by_token[i], expected);
   }
