@@ -1,8 +1,10 @@
 // Threads that live as long as the backend and run one small parallel loop after another.
 //
-// Items are handed out one at a time through a counter, so a thread that the system has put aside holds up only the
-// item it is in. run() returns when every item is done, whichever threads did them; a stage costs well under a
-// microsecond while the workers spin, and they park after a short while without work.
+// Each thread begins with a run of neighbouring items of its own, since items mostly stand for what lies side by side
+// in memory, and memory is read fastest in long runs. It takes them one at a time; when it has none left it takes half
+// of what another has, so a thread that the system has put aside holds up only the item it is in. run() returns when
+// every item is done, whichever threads did them; a stage costs well under a microsecond while the workers spin, and
+// they park after a short while without work.
 #pragma once
 
 #include <atomic>
@@ -30,7 +32,7 @@ class ThreadPool {
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
   /// Calls body(item, thread) for each item in [0, items) with thread in [0, size()); the order is not defined.
-  /// Called from one thread at a time, not from inside a body. The body must not throw.
+  /// At most 2^20 - 1 items. Called from one thread at a time, not from inside a body. The body must not throw.
   template <typename Body>
   void run(std::int64_t items, Body&& body) {
     using Callable = std::remove_reference_t<Body>;
@@ -38,25 +40,37 @@ class ThreadPool {
     run_job(items, {[](void* context, std::int64_t item, int thread) noexcept {
                       (*static_cast<Callable*>(context))(item, thread);
                     },
-                    const_cast<void*>(static_cast<const void*>(&body)), 0});
+                    const_cast<void*>(static_cast<const void*>(&body))});
   }
 
  private:
   struct Job {
     void (*call)(void* context, std::int64_t item, int thread) noexcept = nullptr;
     void* context = nullptr;
-    std::uint32_t items = 0;
+  };
+  /// What a thread has left of a job. Packed into one word, that is only changed from one whole value to another, so a
+  /// late thread can never take an item of one job with the data of another: job_ stays as it is until all are done.
+  struct Share {
+    std::uint32_t epoch = 0;  // the job's number, modulo 2^24
+    std::uint32_t begin = 0;
+    std::uint32_t end = 0;  // of the items, below 2^20
+  };
+  static std::uint64_t pack(Share share);
+  static Share unpack(std::uint64_t packed);
+  struct alignas(64) SharedShare {
+    std::atomic<std::uint64_t> packed{0};
   };
 
   void run_job(std::int64_t items, Job job);
   void work(int thread);
-  bool take_item(int thread);
+  void take_items(int thread, std::uint32_t epoch);
+  bool take_own(int thread);
+  bool take_from_others(int thread, std::uint32_t epoch);
   bool wait_for_work(std::uint32_t seen_epoch);
-  void finish_wait();
+  void finish_wait(std::uint32_t epoch);
 
-  // Upper half: the job's number; lower half: items not yet taken. An item is claimed by a compare-exchange on both, so
-  // a late thread can never take an item of one job with the data of another: job_ stays as it is until all are done.
-  alignas(64) std::atomic<std::uint64_t> ticket_{0};
+  std::vector<SharedShare> shares_;  // by thread
+  alignas(64) std::atomic<std::uint32_t> epoch_{0};
   alignas(64) std::atomic<std::uint32_t> unfinished_{0};
   alignas(64) std::atomic<int> parked_{0};
   std::atomic<bool> stop_{false};

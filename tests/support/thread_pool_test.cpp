@@ -53,6 +53,28 @@ TEST(ThreadPool, WorkersThatParkedComeBack) {
   }
 }
 
+// Each thread walks through neighbouring items: what lies side by side in memory is read in long runs.
+TEST(ThreadPool, AThreadTakesNeighbours) {
+  ThreadPool pool(2);
+  std::vector<std::vector<std::int64_t>> taken(2);
+  std::atomic<int> begun{0};
+  pool.run(64, [&](std::int64_t item, int thread) noexcept {
+    auto& mine = taken[static_cast<std::size_t>(thread)];
+    if (mine.empty()) {  // neither takes from the other before it has begun
+      ++begun;
+      while (begun < 2) std::this_thread::yield();
+    }
+    mine.push_back(item);
+  });
+  EXPECT_EQ(taken[0].front(), 0);
+  EXPECT_EQ(taken[1].front(), 32);
+  int jumps = 0;
+  for (const auto& items : taken) {
+    for (std::size_t i = 1; i < items.size(); ++i) jumps += items[i] != items[i - 1] + 1 ? 1 : 0;
+  }
+  EXPECT_LE(jumps, 12);  // each theft halves what is left
+}
+
 // A thread that is stuck in one item does not keep the others from doing the rest.
 TEST(ThreadPool, OneSlowItemHoldsUpNoOther) {
   ThreadPool pool(2);

@@ -12,9 +12,11 @@
 namespace lily::cpu {
 namespace {
 
+// Weight rows per item. For one row of activations reading is all the work: fewer, longer runs of memory.
 constexpr std::int64_t kIntermediateBlock = 64;  // whole groups of a record
+constexpr std::int64_t kIntermediateBlockOfOneRow = 256;
 constexpr std::int64_t kOutputBlock = 64;
-constexpr std::int64_t kOutputBlockOfOneRow = 128;  // fewer, longer runs of memory
+constexpr std::int64_t kOutputBlockOfOneRow = 512;
 
 struct Choice {
   std::int32_t expert = 0;
@@ -87,11 +89,10 @@ std::vector<CpuOps::ExpertGroup> CpuOps::route(const Input& input, std::int64_t 
 }
 
 // One block of one expert's intermediate values, as floats or as records: what its down matrix takes.
-void CpuOps::expert_hidden(const ExpertGroup& group, std::int64_t begin, const Input& input, std::byte* scratch,
-                           std::byte* hidden) const {
+void CpuOps::expert_hidden(const ExpertGroup& group, std::int64_t begin, std::int64_t rows, const Input& input,
+                           std::byte* scratch, std::byte* hidden) const {
   const Mlp& mlp = *group.mlp;
   const auto m = static_cast<std::int64_t>(group.rows.size());
-  const std::int64_t rows = std::min(kIntermediateBlock, mlp.gate.out - begin);
   auto* gate_values = reinterpret_cast<float*>(scratch + product_scratch(mlp.gate));
   float* up_values = gate_values + m * rows;
   Product product{.weight = &mlp.gate,
@@ -152,7 +153,10 @@ void CpuOps::mixture_of_experts(const MoeWeights& weights, Tensor& x) {
   struct Item {
     const ExpertGroup* group;
     std::int64_t begin;
+    std::int64_t rows;
   };
+  const std::int64_t block = x.rows == 1 ? kIntermediateBlockOfOneRow : kIntermediateBlock;
+  const std::int64_t output_block = x.rows == 1 ? kOutputBlockOfOneRow : kOutputBlock;
   std::vector<Item> items;
   std::int64_t hidden_bytes = 0;
   std::int64_t scratch_bytes = 0;
@@ -160,27 +164,27 @@ void CpuOps::mixture_of_experts(const MoeWeights& weights, Tensor& x) {
   double down_operations = 0;
   for (const ExpertGroup& group : groups) {
     const Mlp& mlp = *group.mlp;
-    for (std::int64_t b = 0; b < mlp.gate.out; b += kIntermediateBlock) items.push_back({&group, b});
+    for (std::int64_t b = 0; b < mlp.gate.out; b += block)
+      items.push_back({&group, b, std::min(block, mlp.gate.out - b)});
     hidden_bytes += static_cast<std::int64_t>(group.rows.size()) * hidden_row_bytes(mlp.down);
     down_bytes += stored_bytes(mlp.down);
     down_operations += operations(static_cast<std::int64_t>(group.rows.size()), mlp.down.out, mlp.down.in);
     scratch_bytes = std::max({scratch_bytes, product_scratch(mlp.gate), product_scratch(mlp.down)});
   }
-  scratch_bytes += x.rows * 4 * std::max(2 * kIntermediateBlock, kOutputBlockOfOneRow);
+  scratch_bytes += x.rows * 4 * std::max(2 * block, output_block);
   auto* hidden = hidden_.get<std::byte>(hidden_bytes);
   std::byte* scratch = thread_scratch(scratch_bytes);
   {
     const Profile::Scope scope(profile_, "experts gate, up", 2 * down_bytes, 2 * down_operations);
     pool_.run(static_cast<std::int64_t>(items.size()), [&](std::int64_t i, int thread) noexcept {
       const Item& item = items[static_cast<std::size_t>(i)];
-      expert_hidden(*item.group, item.begin, input, scratch + thread * scratch_bytes, hidden);
+      expert_hidden(*item.group, item.begin, item.rows, input, scratch + thread * scratch_bytes, hidden);
     });
   }
   const Profile::Scope scope(profile_, "experts down", down_bytes, down_operations);
-  const std::int64_t block = x.rows == 1 ? kOutputBlockOfOneRow : kOutputBlock;
-  pool_.run((x.cols + block - 1) / block, [&](std::int64_t i, int thread) noexcept {
-    const std::int64_t begin = i * block;
-    expert_output(groups, begin, std::min(block, x.cols - begin), hidden, scratch + thread * scratch_bytes, x);
+  pool_.run((x.cols + output_block - 1) / output_block, [&](std::int64_t i, int thread) noexcept {
+    const std::int64_t begin = i * output_block;
+    expert_output(groups, begin, std::min(output_block, x.cols - begin), hidden, scratch + thread * scratch_bytes, x);
   });
 }
 

@@ -116,8 +116,8 @@ class CpuOps final : public Ops {
     return takes_records(down) ? layout_of(down.in).bytes() : 4 * down.in;
   }
   std::vector<ExpertGroup> route(const Input& input, std::int64_t rows, const MoeWeights& weights);
-  void expert_hidden(const ExpertGroup& group, std::int64_t begin, const Input& input, std::byte* scratch,
-                     std::byte* hidden) const;
+  void expert_hidden(const ExpertGroup& group, std::int64_t begin, std::int64_t rows, const Input& input,
+                     std::byte* scratch, std::byte* hidden) const;
   void expert_output(std::span<const ExpertGroup> groups, std::int64_t begin, std::int64_t rows, std::byte* hidden,
                      std::byte* scratch, Tensor& x) const;
 
