@@ -16,10 +16,9 @@
 #include <type_traits>
 #include <vector>
 
-namespace lily {
+#include "support/usable_cores.h"  // IWYU pragma: export
 
-/// Cores that this process may use: affinity mask, cgroup CPU quota, one thread per physical core. At least 1.
-int usable_cores();
+namespace lily {
 
 class ThreadPool {
  public:

@@ -92,10 +92,5 @@ TEST(ThreadPool, OneSlowItemHoldsUpNoOther) {
   EXPECT_TRUE(saw_all);
 }
 
-TEST(ThreadPool, UsableCoresIsSane) {
-  EXPECT_GE(usable_cores(), 1);
-  EXPECT_LE(usable_cores(), std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
-}
-
 }  // namespace
 }  // namespace lily
