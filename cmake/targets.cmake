@@ -38,17 +38,29 @@ endfunction()
 
 # lily_oracle_test(tokenizer_oracle SCRIPT tokenizer_oracle.py ARGS $<TARGET_FILE:lily>)  ->  a Python program
 # that compares lily with an independent implementation and exits 0 if they agree. It runs in the virtual environment that
-# `./lily test` makes from tests/requirements.txt; without one the test counts as skipped, with CI=true as failed.
+# `./lily test` makes from tests/requirements.txt; without one the test counts as skipped, with CI=true as failed. Sanitizer
+# builds have those with the label `threads`, named as by lily_test, which run the sanitizer's own `lily`.
 set(LILY_PYTHON ${PROJECT_SOURCE_DIR}/build/venv/bin/python CACHE FILEPATH "the Python of the oracle tests")
 function(lily_oracle_test name)
   cmake_parse_arguments(ARG "" "SCRIPT;TIMEOUT" "ARGS;LABELS" ${ARGN})
-  if(LILY_SANITIZE)
+  if(LILY_SANITIZE AND NOT "threads" IN_LIST ARG_LABELS)
     return()
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
-  add_test(NAME ${name} COMMAND ${PROJECT_SOURCE_DIR}/tests/oracle.sh ${LILY_PYTHON}
+  set(test ${name})
+  set(labels "oracle;${ARG_LABELS}")
+  set(more "")
+  if(LILY_SANITIZE)
+    math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 5")
+    string(REGEX REPLACE "^(.).*" "\\1san" labels ${LILY_SANITIZE})
+    set(test ${labels}.${name})
+    set(more FIXTURES_REQUIRED ${labels}
+             ENVIRONMENT "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/server/tsan_suppressions.txt")
+    add_dependencies(tests lily)
+  endif()
+  add_test(NAME ${test} COMMAND ${PROJECT_SOURCE_DIR}/tests/oracle.sh ${LILY_PYTHON}
                                 ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_SCRIPT} ${ARG_ARGS})
-  set_tests_properties(${name} PROPERTIES LABELS "oracle;${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
+  set_tests_properties(${test} PROPERTIES LABELS "${labels}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77 ${more})
 endfunction()

@@ -45,14 +45,18 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def stop(self, seconds=10):
-        """SIGTERM; the seconds until it had ended."""
+        """SIGTERM; the seconds until it had ended, which it has to do well and without a sanitizer's report."""
         begin = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(seconds)
         finally:
             self.kill()
-        return time.monotonic() - begin
+        seconds = time.monotonic() - begin
+        self._reader.join()
+        log = "".join(self.log)
+        assert self.process.returncode == 0 and "Sanitizer" not in log, log
+        return seconds
 
     def kill(self):
         if self.process.poll() is None:
