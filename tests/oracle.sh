@@ -2,7 +2,7 @@
 # oracle.sh PYTHON SCRIPT [ARGS]: runs an oracle test. Without PYTHON the test is skipped (77), or fails where CI=true.
 python=$1
 if [ ! -x "$python" ]; then
-  echo "no $python: \`./lily test\` makes it from tests/requirements.txt, and needs PyPI for that once"
+  echo "no $python: \`./lily test\` makes it (build/clients: \`./lily test --full\`), and needs PyPI for that once"
   [ "${CI:-}" = true ] && exit 1
   exit 77
 fi

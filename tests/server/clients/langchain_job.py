@@ -1,4 +1,4 @@
-"""langchain_job.py LILY: LangChain's chat model: streaming, tools, structured output. Needs langchain-openai (1.7.4)."""
+"""langchain_job.py LILY: LangChain's chat model: streaming, tools, structured output."""
 
 import pathlib
 import sys

@@ -1,10 +1,13 @@
-"""litellm_job.py LILY: litellm's whole and streamed replies, tools and errors. Run by hand; needs litellm (tried: 1.110.2)."""
+"""litellm_job.py LILY: litellm's whole and streamed replies, tools and errors."""
 
 import json
+import os
 import pathlib
 import sys
 
-import litellm
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it asks GitHub for a new one
+
+import litellm  # noqa: E402
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from lily_server import Server, weather_tool  # noqa: E402

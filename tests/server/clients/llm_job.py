@@ -1,4 +1,4 @@
-"""llm_job.py LILY: Simon Willison's llm: a prompt, and a conversation that goes on. Needs llm (tried: 0.36)."""
+"""llm_job.py LILY: Simon Willison's llm: a prompt, and a conversation that goes on."""
 
 import os
 import pathlib
@@ -9,11 +9,10 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from lily_server import Server  # noqa: E402
 
-llm = pathlib.Path(sys.executable).with_name("llm")
 with Server(sys.argv[1], "--ctx", 4096) as server, tempfile.TemporaryDirectory() as folder:
     pathlib.Path(folder, "extra-openai-models.yaml").write_text(
         f"- model_id: lily\n  model_name: lily\n  api_base: {server.url}/v1\n  api_key_name: none\n")
-    run = lambda *arguments: subprocess.run([llm, *arguments], env=os.environ | {"LLM_USER_PATH": folder, "OPENAI_API_KEY": "x"},
+    run = lambda *arguments: subprocess.run([sys.executable, "-m", "llm", *arguments], env=os.environ | {"LLM_USER_PATH": folder, "OPENAI_API_KEY": "x"},
                                             capture_output=True, text=True, timeout=120)
     first = run("-m", "lily", "-o", "max_tokens", "200", "Why do we need rain?")
     assert first.returncode == 0 and first.stdout.strip(), first.stderr

@@ -1,14 +1,18 @@
 """lm_eval_job.py LILY: lm-eval's log-likelihoods over /v1/completions and its generations over chat completions, on two
-small tasks of its own. Run by hand; needs lm_eval (tried: 0.4.13), transformers, tenacity, aiohttp; no torch."""
+small tasks of its own. It needs no torch."""
 
 import json
 import math
+import os
 import pathlib
 import sys
 import tempfile
 
-import lm_eval
-from lm_eval.tasks import TaskManager
+home = tempfile.TemporaryDirectory()
+os.environ |= {"HF_HOME": home.name, "HF_HUB_OFFLINE": "1"}  # nothing is fetched, and nothing is left behind
+
+import lm_eval  # noqa: E402
+from lm_eval.tasks import TaskManager  # noqa: E402
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from lily_server import DEMO, Server  # noqa: E402
