@@ -9,6 +9,7 @@ class ClientSocket {
  public:
   /// The socket of this process that is connected to the peer; where none is found, closed() stays false.
   ClientSocket(const std::string& remote_address, int remote_port);
+  explicit ClientSocket(int descriptor) : descriptor_(descriptor) {}
   /// The peer has closed or reset the connection.
   bool closed() const;
   /// Sends no more. What the client still sends is read and thrown away for a moment: it would not see the response if

@@ -8,6 +8,7 @@
 
 #include "server/api_error.h"
 #include "server/client_socket.h"
+#include "server/front.h"
 #include "server/json_fields.h"
 #include "server/request_body.h"
 
@@ -17,7 +18,7 @@ namespace {
 constexpr std::chrono::milliseconds kPoll{100};     // how soon a client that went away is noticed
 constexpr std::chrono::milliseconds kDrain{1500};   // for open requests to end by themselves
 constexpr std::chrono::milliseconds kWriting{500};  // for the last bytes of a response
-constexpr int kIdleSeconds = 10;  // between two requests of a connection; clients' pools give up after 5
+constexpr int kIdleSeconds = 10;
 
 /// What went wrong, as an API error. Errors of ours are the request's fault, anything else is the server's.
 ApiError api_error(const std::exception& error) {
@@ -51,21 +52,26 @@ void set_socket_options(socket_t socket) {
   ::setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof(send_bytes));
 }
 
+ConnectionLimits connection_limits(const ServerOptions& options) {
+  const std::chrono::seconds silence(options.client_timeout_seconds);
+  ConnectionLimits limits{.idle = std::chrono::seconds(kIdleSeconds), .silence = silence};
+  limits.header = std::min(limits.header, silence);
+  return limits;
+}
+
 }  // namespace
 
 std::string server_sent_event(const nlohmann::ordered_json& json) {
   return "data: " + json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n\n";
 }
 
-HttpServer::HttpServer(const ServerOptions& options) : options_(options), server_(std::make_unique<httplib::Server>()) {
+HttpServer::HttpServer(const ServerOptions& options)
+    : options_(options), server_(std::make_unique<Front>(connection_limits(options))) {
   const auto threads = static_cast<std::size_t>(options.max_connections);
   server_->new_task_queue = [threads] { return new httplib::ThreadPool(threads); };
   server_->set_tcp_nodelay(true);
   server_->set_socket_options(set_socket_options);
-  server_->set_keep_alive_max_count(1000);
-  server_->set_keep_alive_timeout(kIdleSeconds);
-  server_->set_read_timeout(options.client_timeout_seconds);
-  server_->set_write_timeout(options.client_timeout_seconds);
+  server_->set_keep_alive_timeout(kIdleSeconds);  // what responses say
   server_->set_payload_max_length(options.max_body_bytes);
   add_common_handlers();
   if (options.port == 0) {
@@ -146,6 +152,12 @@ void HttpServer::add_common_handlers() {
     if (status != 404 && status != 405) response.set_header("Connection", "close");  // what follows is no request
     send_error(request, response, ApiError({.status = status}, message));
   });
+  // Where a route and the library both say that the connection ends, one is enough.
+  server_->set_post_routing_handler([](const httplib::Request&, httplib::Response& response) {
+    if (response.get_header_value_count("Connection") < 2) return;
+    response.headers.erase("Connection");
+    response.set_header("Connection", "close");
+  });
   server_->Options(".*", [this](const httplib::Request& request, httplib::Response& response) {
     if (!admit(request, response)) return;
     response.set_header("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
@@ -209,7 +221,7 @@ void HttpServer::post(const std::string& path, JsonHandler handler) {
       body = read_body(request, reader, limits);
     } catch (const std::exception& error) {
       fail(request, response, error);
-      close_after(request, response);
+      response.set_header("Connection", "close");
       return;
     }
     try {
@@ -219,21 +231,6 @@ void HttpServer::post(const std::string& path, JsonHandler handler) {
       fail(request, response, error);
     }
   });
-}
-
-/// The library heeds only the client's wish to close: this ends the connection when the response is written.
-void HttpServer::close_after(const httplib::Request& request, httplib::Response& response) {
-  response.set_header("Connection", "close");
-  const std::string body = std::move(response.body);
-  const std::string type = response.get_header_value("Content-Type");
-  response.body.clear();
-  response.headers.erase("Content-Type");
-  response.set_content_provider(
-      body.size(), type,
-      [body](std::size_t offset, std::size_t length, httplib::DataSink& sink) {
-        return sink.write(body.data() + offset, length);
-      },
-      [client = ClientSocket(request.remote_addr, request.remote_port)](bool) { client.end(); });
 }
 
 void HttpServer::get(const std::string& path, Handler handler) {

@@ -108,7 +108,6 @@ class HttpServer {
   bool admit(const httplib::Request& request, httplib::Response& response) const;
   static void send_error(const httplib::Request& request, httplib::Response& response, const ApiError& error);
   void fail(const httplib::Request& request, httplib::Response& response, const std::exception& error) const;
-  static void close_after(const httplib::Request& request, httplib::Response& response);
   ChatService& service() const;
 
   ServerOptions options_;

@@ -39,24 +39,23 @@ void check_encoding(const httplib::Request& request) {
 
 std::optional<std::string> read_body(const httplib::Request& request, const httplib::ContentReader& reader,
                                      const BodyLimits& limits) {
-  constexpr double kLeastBytesPerSecond = 1024;
   check_framing(request);
   check_encoding(request);
   const auto begin = std::chrono::steady_clock::now();
   std::string body;
   bool too_large = false;
-  bool too_slow = false;
   const bool whole = reader([&](const char* data, std::size_t length) {
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
     too_large = length > limits.bytes - body.size();
-    too_slow = passed > limits.timeout && static_cast<double>(body.size()) < kLeastBytesPerSecond * passed.count();
-    if (!too_large && !too_slow) body.append(data, length);
-    return !too_large && !too_slow;
+    if (!too_large) body.append(data, length);
+    return !too_large;
   });
   if (too_large) throw ApiError({.status = 413}, fmt::format("the request body is larger than {} bytes", limits.bytes));
-  if (too_slow) throw ApiError({.status = 408}, "the request body comes too slowly");
-  if (!whole) return {};
-  return body;
+  if (whole) return body;
+  // The connection has given up waiting, or the client has.
+  if (std::chrono::steady_clock::now() - begin >= limits.timeout) {
+    throw ApiError({.status = 408}, "the request body comes too slowly");
+  }
+  return {};
 }
 
 }  // namespace lily

@@ -14,7 +14,7 @@ namespace lily {
 
 struct BodyLimits {
   std::size_t bytes = 0;         // after decompression
-  std::chrono::seconds timeout;  // after which a kilobyte per second must have come
+  std::chrono::seconds timeout;  // the connection's limit of silence
 };
 
 /// The whole body, or nothing when the client broke it off. Throws ApiError: no length or two, a form, an encoding that

@@ -285,6 +285,55 @@ def test_odd_framing_ends_the_connection_at_once(server, headers, status):
     assert answer.lower().count(b"connection: close") == 1
 
 
+def until_closed(connection, drip=None, seconds=20):
+    """What the server says until it closes, while `drip` is sent ten times a second; the seconds that took."""
+    begin, answer = time.monotonic(), b""
+    connection.settimeout(0.1)
+    while time.monotonic() < begin + seconds:
+        try:
+            if drip:
+                connection.sendall(drip)
+            if part := connection.recv(65536):
+                answer += part
+            else:
+                break
+        except TimeoutError:
+            pass
+        except ConnectionError:
+            break
+    return answer, time.monotonic() - begin
+
+
+def test_headers_that_drip_and_header_lines_have_limits(lily):
+    with Server(lily, "--client-timeout-seconds", 2) as server:
+        for drip in (b"a", b"X: y\r\n"):
+            with server.connect() as connection:
+                connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ")
+                answer, seconds = until_closed(connection, drip)
+            assert answer.startswith(b"HTTP/1.1 408 ") and b'"error":{' in answer and 1.5 < seconds < 8, (answer, seconds)
+        with server.connect() as connection:  # a chunk's size that drips
+            connection.sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+            answer, seconds = until_closed(connection, b"0")
+        assert answer.startswith(b"HTTP/1.1 4") and 1.5 < seconds < 8, (answer, seconds)
+        for lines, status in ((b"X: y\r\n" * 90, b"200"), (b"X: y\r\n" * 101, b"431"), (b"X: " + b"y" * 33000 + b"\r\n", b"431"),
+                              (b"Host: localhost\r\n", b"400"), (b"A: b\n", b"400"), (b" folded\r\n", b"400")):
+            answer = server.exchange(b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + lines + b"Connection: close\r\n\r\n")
+            assert answer.split()[1] == status and answer.count(b"HTTP/1.1") == 1, (lines[:20], answer)
+        assert httpx.get(server.url + "/health").status_code == 200
+
+
+def test_requests_may_be_sent_before_the_last_is_answered(server):
+    ask = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 15\r\n\r\n" + b'{"content":"a"}'
+    get = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
+    answer = server.exchange(ask + ask + get + b"\r\n" + get + b"Connection: close\r\n\r\n" + get)
+    assert answer.count(b"HTTP/1.1 200 OK") == 4, answer
+    # What comes with a GET, or in a chunked body that is broken, is no request.
+    for begin in (get + b"Content-Length: %d\r\n\r\n" % len(ask), get + b"Transfer-Encoding: chunked\r\n\r\n",
+                  b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"):
+        answer = server.exchange(begin + ask)
+        assert answer.count(b"HTTP/1.1") == 1 and answer.lower().count(b"connection: close") <= 1, answer
+
+
 def test_objects_of_very_many_fields_are_refused_quickly(server):
     body = {"messages": USER, "logit_bias": {str(i): -1 for i in range(200000)}}
     assert "too many fields" in server.post(CHAT, body).json()["error"]["message"]
@@ -300,24 +349,12 @@ def test_slow_clients_are_dropped(lily):
     with Server(lily, "--client-timeout-seconds", 1, "--ctx", 65536) as server:
         with server.connect() as drips:  # the body comes, but byte by byte
             drips.sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\n\r\n")
-            drips.settimeout(0.1)
-            answer = b""
-            for _ in range(300):
-                try:
-                    drips.sendall(b" ")
-                    if part := drips.recv(65536):
-                        answer += part
-                    else:
-                        break
-                except TimeoutError:
-                    pass
-                except ConnectionError:
-                    break
+            answer, _ = until_closed(drips, b" ")
         assert answer.startswith(b"HTTP/1.1 408"), answer
         with server.connect() as half:  # nothing comes any more
             half.sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\n\r\n{")
             half.settimeout(20)
-            assert half.recv(65536).startswith(b"HTTP/1.1 400")
+            assert half.recv(65536).startswith(b"HTTP/1.1 408")
         # One that reads nothing of a long stream: its reply ends as soon as no more fits between the two.
         with socket.socket() as deaf:
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -1,0 +1,181 @@
+#include "server/connection.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+
+#include "server/api_error.h"
+
+namespace lily {
+namespace {
+
+constexpr std::chrono::milliseconds kPoll{100};
+constexpr std::size_t kLeastBytesPerSecond = 1024;
+constexpr std::size_t kLongestBodyLine = 8192;  // a chunk's size with its extensions
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return result;
+}
+
+bool is_token(std::string_view name) {
+  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
+  return !name.empty() && std::all_of(name.begin(), name.end(), [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           kMarks.find(c) != std::string_view::npos;
+  });
+}
+
+bool has_control(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return (byte < 0x20 && c != '\t') || byte == 0x7f;
+  });
+}
+
+ApiError invalid(const char* what) {
+  return {{}, std::string("the request is not valid HTTP: ") + what};
+}
+
+/// The line up to "\r\n", which are taken off `rest` with it.
+std::string_view take_line(std::string_view& rest) {
+  const std::size_t end = rest.find('\n');
+  if (end == std::string_view::npos || end == 0 || rest[end - 1] != '\r') {
+    throw invalid("a line does not end with carriage return and line feed");
+  }
+  const std::string_view line = rest.substr(0, end - 1);
+  rest.remove_prefix(end + 1);
+  if (has_control(line)) throw invalid("a control character in the header");
+  return line;
+}
+
+void add_length(std::string_view value, bool first, RequestFraming& framing) {
+  value.remove_prefix(std::min(value.find_first_not_of(" \t"), value.size()));
+  value = value.substr(0, value.find_last_not_of(" \t") + 1);
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), framing.length);
+  if (!first || value.empty() || error != std::errc() || end != value.data() + value.size()) framing.reusable = false;
+}
+
+}  // namespace
+
+RequestFraming check_header(std::string_view header, int lines) {
+  RequestFraming framing;
+  const std::string_view request_line = take_line(header);
+  int lengths = 0;
+  int hosts = 0;
+  for (int count = 0;; ++count) {
+    const std::string_view line = take_line(header);
+    if (line.empty()) break;
+    if (count == lines)
+      throw ApiError({.status = 431}, fmt::format("the request has more than {} header lines", lines));
+    const std::size_t colon = line.find(':');
+    if (colon == std::string_view::npos || !is_token(line.substr(0, colon))) throw invalid("a header without a name");
+    const std::string name = lower(line.substr(0, colon));
+    if (name == "host" && ++hosts > 1) throw invalid("two hosts");
+    if (name == "content-length") add_length(line.substr(colon + 1), ++lengths == 1, framing);
+    if (name == "transfer-encoding") framing.reusable = false;
+  }
+  // A POST without a length, or a body of another method, which the library does not read.
+  if (request_line.starts_with("POST ") ? lengths == 0 : framing.length > 0) framing.reusable = false;
+  return framing;
+}
+
+std::optional<RequestFraming> Connection::next_request(const std::function<bool()>& ended) {
+  buffer_.erase(0, position_);
+  position_ = 0;
+  Clock::time_point begin = Clock::now();  // of the silence, then of the header
+  bool begun = !buffer_.empty();
+  for (std::size_t searched = 0;;) {
+    while (buffer_.starts_with("\r\n")) buffer_.erase(0, 2);  // some clients end a body with one
+    const std::size_t end = buffer_.find("\n\r\n", searched);
+    const std::size_t size = end == std::string::npos ? buffer_.size() : end + 3;
+    if (size > limits_.header_bytes) {
+      throw ApiError({.status = 431},
+                     fmt::format("the request's header is larger than {} bytes", limits_.header_bytes));
+    }
+    if (end != std::string::npos) {
+      header_size_ = size;
+      taken_ = 0;
+      line_ = 0;
+      body_begin_ = Clock::now();
+      return check_header(std::string_view(buffer_).substr(0, size), limits_.header_lines);
+    }
+    searched = buffer_.size() < 2 ? 0 : buffer_.size() - 2;
+    const auto passed = Clock::now() - begin;
+    if (begun && passed > limits_.header) throw ApiError({.status = 408}, "the request's header comes too slowly");
+    if (ended() || (!begun && passed > limits_.idle)) return {};
+    if (!wait(POLLIN, kPoll)) continue;
+    if (receive() <= 0) return {};
+    if (!begun) begin = Clock::now();
+    begun = true;
+  }
+}
+
+/// Lines within a body, the sizes of chunks, are read byte by byte; the library would keep an endless one.
+bool Connection::body_line_is_too_long(std::span<const char> bytes) {
+  const bool in_line = bytes.size() == 1 && bytes.front() != '\n';
+  line_ = in_line ? line_ + 1 : 0;
+  return line_ > kLongestBodyLine;
+}
+
+std::ptrdiff_t Connection::read(std::span<char> bytes) {
+  if (position_ == buffer_.size()) {
+    const auto allowed = limits_.silence + std::chrono::seconds(body_taken() / kLeastBytesPerSecond);
+    const auto left = allowed - (Clock::now() - body_begin_);
+    if (left <= Clock::duration::zero() || !wait(POLLIN, std::min<Clock::duration>(left, limits_.silence))) return -1;
+    buffer_.clear();
+    position_ = 0;
+    if (const std::ptrdiff_t received = receive(); received <= 0) return received;
+  }
+  const std::size_t count = std::min(bytes.size(), buffer_.size() - position_);
+  std::copy_n(buffer_.data() + position_, count, bytes.data());
+  position_ += count;
+  taken_ += count;
+  if (taken_ > header_size_ && body_line_is_too_long(bytes.first(count))) return -1;
+  return static_cast<std::ptrdiff_t>(count);
+}
+
+std::ptrdiff_t Connection::write(std::span<const char> bytes) const {
+  if (!is_writable()) return -1;
+  for (;;) {
+    const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), 0);
+    if (sent >= 0 || errno != EINTR) return sent;
+  }
+}
+
+bool Connection::is_readable() const {
+  return position_ < buffer_.size() || wait(POLLIN, limits_.silence);
+}
+
+bool Connection::is_writable() const {
+  return wait(POLLOUT, limits_.silence);
+}
+
+bool Connection::wait(short events, Clock::duration timeout) const {
+  const auto end = Clock::now() + timeout;
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
+    pollfd one{.fd = socket_, .events = events, .revents = 0};
+    const int ready = ::poll(&one, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
+    if (ready > 0) return true;
+    if (ready == 0 || errno != EINTR) return false;
+  }
+}
+
+std::ptrdiff_t Connection::receive() {
+  std::array<char, 16384> some;
+  for (;;) {
+    const ssize_t received = ::recv(socket_, some.data(), some.size(), 0);
+    if (received > 0) buffer_.append(some.data(), static_cast<std::size_t>(received));
+    if (received >= 0 || errno != EINTR) return received;
+  }
+}
+
+}  // namespace lily

@@ -1,0 +1,68 @@
+// One accepted connection. A request's header is read as a whole, within limits of time, size and lines, before the
+// HTTP library sees a byte of it: cpp-httplib has no such limits. Its body then has to come at a kilobyte per second.
+// Bytes of a next request wait here until this one is answered.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace lily {
+
+struct ConnectionLimits {
+  std::chrono::seconds idle{10};     // before a request; clients' pools give up after 5
+  std::chrono::seconds header{10};   // from a header's first byte to its last
+  std::chrono::seconds silence{30};  // within a body, and of a client that does not take its response
+  std::size_t header_bytes = std::size_t{32} << 10;
+  int header_lines = 100;
+};
+
+/// How a request says where it ends, as far as this can be trusted.
+struct RequestFraming {
+  std::size_t length = 0;  // of the body
+  bool reusable = true;    // after such a request the connection can serve another
+};
+
+/// Reads what a header, with its empty line, says about its end. Throws ApiError (400, 431): more than `lines` lines,
+/// one that is no "name: value", a line end without a carriage return, control characters, two hosts.
+RequestFraming check_header(std::string_view header, int lines);
+
+class Connection {
+ public:
+  Connection(int socket, const ConnectionLimits& limits) : socket_(socket), limits_(limits) {}
+
+  /// Waits until the next request's header is there; nothing when the client has closed or says nothing, or `ended`
+  /// gives true. Throws ApiError: as check_header, or 408 and 431 for one that comes too slowly or is too large.
+  std::optional<RequestFraming> next_request(const std::function<bool()>& ended);
+  /// How much of the body was read.
+  std::size_t body_taken() const { return taken_ - header_size_; }
+
+  /// Some of the request's bytes. 0: the client has closed; -1: it is too slow, or gone.
+  std::ptrdiff_t read(std::span<char> bytes);
+  /// Some of these; -1: the client takes nothing, or is gone.
+  std::ptrdiff_t write(std::span<const char> bytes) const;
+  bool is_readable() const;
+  bool is_writable() const;
+  int socket() const { return socket_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  bool wait(short events, Clock::duration timeout) const;
+  std::ptrdiff_t receive();
+  bool body_line_is_too_long(std::span<const char> bytes);
+
+  int socket_;
+  ConnectionLimits limits_;
+  std::string buffer_;  // received; from position_ on not yet read
+  std::size_t position_ = 0;
+  std::size_t header_size_ = 0;     // of this request
+  std::size_t taken_ = 0;           // of this request's bytes
+  std::size_t line_ = 0;            // bytes that were read one by one since the last line feed
+  Clock::time_point body_begin_{};  // when the header was there
+};
+
+}  // namespace lily

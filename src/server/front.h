@@ -1,0 +1,24 @@
+// The HTTP library's server over connections of ours (connection.h): limits on headers, and the decision whether a
+// connection can serve another request, which the library gives for bodies that were not read as well. Knows the
+// library's process_request of version 0.11 and of later ones.
+#pragma once
+
+#include <httplib.h>
+
+#include "server/connection.h"
+
+namespace lily {
+
+class Front : public httplib::Server {
+ public:
+  explicit Front(const ConnectionLimits& limits) : limits_(limits) {}
+
+ private:
+  bool process_and_close_socket(socket_t socket) override;
+  bool serve(Connection& connection);
+  bool serve_request(Connection& connection, const RequestFraming& framing, bool last);
+
+  ConnectionLimits limits_;
+};
+
+}  // namespace lily

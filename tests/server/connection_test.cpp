@@ -1,0 +1,153 @@
+#include "server/connection.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <thread>
+
+#include "server/api_error.h"
+
+namespace lily {
+namespace {
+
+constexpr int kLines = 100;
+
+int status_of(const std::string& header) {
+  try {
+    check_header(header, kLines);
+    return 200;
+  } catch (const ApiError& error) {
+    return error.status();
+  }
+}
+
+TEST(CheckHeader, LimitsAndStrictness) {
+  const std::string get = "GET / HTTP/1.1\r\nHost: a\r\n";
+  EXPECT_EQ(status_of(get + "\r\n"), 200);
+  std::string many = get;
+  for (int i = 1; i < kLines; ++i) many += "X: y\r\n";
+  EXPECT_EQ(status_of(many + "\r\n"), 200);
+  EXPECT_EQ(status_of(many + "X: y\r\n\r\n"), 431);
+  for (const std::string line : {"Host: b\r\n", " folded: x\r\n", "X : y\r\n", ": y\r\n", "no colon\r\n", "X: a\n",
+                                 "X: a\rb\r\n", "X: \x01\r\n", "\xff: x\r\n"}) {
+    EXPECT_EQ(status_of(get + line + "\r\n"), 400) << line;
+  }
+  EXPECT_EQ(status_of(get + std::string("X: a\0b\r\n", 8) + "\r\n"), 400);
+  EXPECT_EQ(status_of("GET / HTTP/1.1\n\r\n"), 400);
+}
+
+TEST(CheckHeader, WhetherTheConnectionIsReusable) {
+  const auto framing = [](const std::string& method, const std::string& lines) {
+    return check_header(method + " / HTTP/1.1\r\n" + lines + "\r\n", kLines);
+  };
+  EXPECT_TRUE(framing("GET", "").reusable);
+  EXPECT_TRUE(framing("POST", "content-LENGTH: \t7 \r\n").reusable);
+  EXPECT_EQ(framing("POST", "content-LENGTH: \t7 \r\n").length, 7);
+  EXPECT_FALSE(framing("GET", "Content-Length: 7\r\n").reusable);
+  EXPECT_FALSE(framing("POST", "").reusable);
+  EXPECT_FALSE(framing("POST", "Content-Length: 7\r\nContent-Length: 7\r\n").reusable);
+  for (const std::string length : {"", "-1", "+7", "7,7", "0x7", "99999999999999999999999"}) {
+    EXPECT_FALSE(framing("POST", "Content-Length: " + length + "\r\n").reusable) << length;
+  }
+  EXPECT_FALSE(framing("POST", "Transfer-Encoding: chunked\r\n").reusable);
+}
+
+/// Both ends of a connection.
+class ConnectionTest : public testing::Test {
+ protected:
+  ConnectionTest() { EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends_.data()), 0); }
+  ~ConnectionTest() override {
+    for (const int end : ends_) ::close(end);
+  }
+  void send(const std::string& bytes) const { EXPECT_EQ(::write(ends_[1], bytes.data(), bytes.size()), bytes.size()); }
+  static bool never() { return false; }
+  static std::string read_all(Connection& connection, std::size_t count) {
+    std::string text(count, ' ');
+    std::size_t done = 0;
+    while (done < count) {
+      const auto read = connection.read(std::span(text).subspan(done));
+      if (read <= 0) break;
+      done += static_cast<std::size_t>(read);
+    }
+    text.resize(done);
+    return text;
+  }
+
+  std::array<int, 2> ends_{};
+};
+
+TEST_F(ConnectionTest, RequestsOneAfterTheOther) {
+  const std::string first = "POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\n";
+  const std::string second = "GET / HTTP/1.1\r\n\r\n";
+  send("\r\n" + first + "abc\r\n" + second);
+  Connection connection(ends_[0], {});
+  ASSERT_TRUE(connection.next_request(never));
+  EXPECT_EQ(read_all(connection, first.size() + 2), first + "ab");
+  EXPECT_EQ(connection.body_taken(), 2);
+  EXPECT_EQ(read_all(connection, 1), "c");
+  ASSERT_TRUE(connection.next_request(never));
+  EXPECT_EQ(read_all(connection, second.size()), second);
+  EXPECT_EQ(connection.body_taken(), 0);
+  ::shutdown(ends_[1], SHUT_WR);
+  EXPECT_FALSE(connection.next_request(never));
+}
+
+TEST_F(ConnectionTest, HeadersHaveLimitsOfTimeAndSize) {
+  using std::chrono::seconds;
+  Connection connection(ends_[0], {.idle = seconds(1), .header = seconds(1), .header_bytes = 100});
+  EXPECT_FALSE(connection.next_request(never));  // says nothing
+  EXPECT_FALSE(connection.next_request([] { return true; }));
+  std::thread drips([this] {
+    for (int i = 0; i < 20; ++i) {
+      send("G");
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+  });
+  try {
+    connection.next_request(never);
+    ADD_FAILURE();
+  } catch (const ApiError& error) {
+    EXPECT_EQ(error.status(), 408);
+  }
+  drips.join();
+  Connection another(ends_[0], {.header_bytes = 100});
+  send("GET / HTTP/1.1\r\nX: " + std::string(100, 'x'));
+  try {
+    another.next_request(never);
+    ADD_FAILURE();
+  } catch (const ApiError& error) {
+    EXPECT_EQ(error.status(), 431);
+  }
+}
+
+TEST_F(ConnectionTest, BodiesThatDripOrHaveEndlessLinesEnd) {
+  const std::string header = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  Connection connection(ends_[0], {.silence = std::chrono::seconds(1)});
+  send(header);
+  ASSERT_TRUE(connection.next_request(never));
+  EXPECT_EQ(read_all(connection, header.size()), header);
+  std::thread drips([this] {
+    for (int i = 0; i < 20; ++i) {
+      send("0");
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+  });
+  EXPECT_LT(read_all(connection, 20).size(), 20);
+  drips.join();
+
+  std::array<char, 64> rest;
+  while (::recv(ends_[0], rest.data(), rest.size(), MSG_DONTWAIT) > 0) continue;
+  Connection another(ends_[0], {});
+  send(header + std::string(10000, 'a'));
+  ASSERT_TRUE(another.next_request(never));
+  read_all(another, header.size());
+  std::size_t line = 0;
+  std::array<char, 1> byte{};
+  while (another.read(byte) == 1) ++line;
+  EXPECT_EQ(line, 8192);
+}
+
+}  // namespace
+}  // namespace lily
