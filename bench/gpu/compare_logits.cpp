@@ -79,7 +79,14 @@ double log_sum_exp(std::span<const float> logits) {
   return top + std::log(sum);
 }
 
-void compare(const char* what, std::int64_t length, const Logits& found, const Logits& expected) {
+// A position passes with a best token among the CPU's first five and at most this divergence: in 40 layers of random
+// weights bf16 activations come to half of it.
+constexpr std::ptrdiff_t kFirst = 5;
+constexpr double kDivergence = 0.2;
+
+/// False when a position does not pass.
+bool compare(const char* what, std::int64_t length, const Logits& found, const Logits& expected) {
+  bool passed = true;
   for (std::size_t i = 0; i < found.size(); ++i) {
     const std::span<const float> a = found[i], b = expected[i];
     const double a_sum = log_sum_exp(a), b_sum = log_sum_exp(b);
@@ -96,8 +103,11 @@ void compare(const char* what, std::int64_t length, const Logits& found, const L
         "number {}, the CPU's its number {}\n",
         what, length, i, std::sqrt(error / size), worst, *std::max_element(b.begin(), b.end()), divergence,
         place_of(b, best(a)), place_of(a, best(b)));
+    passed &= divergence <= kDivergence && place_of(b, best(a)) <= kFirst;
   }
+  if (!passed) fmt::print("{} prompt {}: NOT AS GOOD AS ROUNDING ALLOWS\n", what, length);
   std::fflush(stdout);
+  return passed;
 }
 
 bool same_bits(const Logits& a, const Logits& b) {
@@ -179,6 +189,7 @@ int run_benchmark(int argc, char** argv) {
   }
   std::unique_ptr<Ops> ops;
   Model model;
+  bool passed = true;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     const auto known = references.find(lengths[i]);
     if (known == references.end() && ops == nullptr) {
@@ -186,10 +197,10 @@ int run_benchmark(int argc, char** argv) {
       model = load_model(checkpoint, *ops);
     }
     const Logits expected = known != references.end() ? known->second : run(*ops, model, lengths[i], 512);
-    compare("prefill", lengths[i], on_gpu[i], expected);
-    compare("token by token", lengths[i], by_token[i], expected);
+    passed &= compare("prefill", lengths[i], on_gpu[i], expected);
+    passed &= compare("token by token", lengths[i], by_token[i], expected);
   }
-  return 0;
+  return passed ? 0 : 1;
 }
 
 }  // namespace lily
