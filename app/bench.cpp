@@ -12,6 +12,7 @@
 #include "benchmark/machine.h"
 #include "benchmark/peer.h"
 #include "benchmark/speed.h"
+#include "benchmark/trace.h"
 #include "commands.h"
 #include "engine/loaded_model.h"
 #include "ops/profile.h"
@@ -26,6 +27,7 @@ namespace {
 struct BenchOptions {
   LoadOptions load;
   std::vector<std::int64_t> lengths = {512, 4096};
+  bool lengths_given = false;
   std::int64_t tokens = 64;
   std::int64_t chunk = 0;
   int rounds = 3;
@@ -40,8 +42,14 @@ std::string load_average() {
   return getloadavg(load.data(), 1) == 1 ? fmt::format("{:.2f}", load[0]) : "";
 }
 
-double measured_bandwidth(const LoadedModel& model, int threads) {
-  return model.gpu() != nullptr ? measured_copy_bandwidth(*model.gpu()) : measured_read_bandwidth(threads);
+void measure_machine(const LoadedModel& model, BenchReport& report) {
+  if (model.gpu() != nullptr) {
+    report.bandwidth = measured_copy_bandwidth(*model.gpu());
+    report.matrix_rate = measured_matrix_rate(*model.gpu());
+  } else {
+    report.bandwidth = measured_read_bandwidth(report.threads);
+    report.matrix_rate = measured_dot_rate(report.threads);
+  }
 }
 
 BenchReport report_of(const BenchOptions& options, const LoadedModel& model) {
@@ -58,10 +66,11 @@ BenchReport report_of(const BenchOptions& options, const LoadedModel& model) {
                      .rounds = options.rounds,
                      .sampled = options.sampled,
                      .bandwidth = {},
+                     .matrix_rate = {},
                      .active_weight_bytes = active_weight_bytes(model.checkpoint()),
                      .peer_command = options.against,
                      .results = {}};
-  if (options.machine) report.bandwidth = measured_bandwidth(model, report.threads);
+  if (options.machine) measure_machine(model, report);
   return report;
 }
 
@@ -74,7 +83,10 @@ struct Rounds {
     prefill.push_back(static_cast<double>(length) / speed.prefill_seconds);
     decode.push_back(speed.decode_rate());
     first_token.push_back(speed.first_token_seconds);
-    trace = {.tokens = speed.tokens - 1, .chunks = speed.chunks, .decode = speed.decode, .prefill = speed.prefill};
+    trace.tokens = speed.tokens - 1;
+    trace.chunks = speed.chunks;
+    trace.decode = speed.decode;
+    trace.prefill = speed.prefill;
   }
   void add(const PeerSpeed& speed) {
     if (speed.prefill) peer_prefill.push_back(*speed.prefill);
@@ -88,7 +100,7 @@ std::optional<Spread> spread_if_any(const std::vector<double>& values) {
 }
 
 BenchResult bench_length(const BenchOptions& options, LoadedModel& model, std::int64_t length,
-                         std::optional<double> bandwidth) {
+                         const BenchReport& report) {
   SamplingParams sampling = SamplingParams::defaults(true);
   sampling.seed = 1;
   if (!options.sampled) sampling.temperature = 0;
@@ -107,13 +119,22 @@ BenchResult bench_length(const BenchOptions& options, LoadedModel& model, std::i
                      .decode = spread_of(rounds.decode),
                      .first_token = spread_of(rounds.first_token),
                      .bandwidth_share = {},
+                     .matrix_share = {},
                      .peer_prefill = spread_if_any(rounds.peer_prefill),
                      .peer_decode = spread_if_any(rounds.peer_decode),
                      .trace = rounds.trace};
-  if (bandwidth) {
+  if (options.trace && model.gpu() != nullptr) {
+    result.trace.expected =
+        count_launches(model.config(), path_of(model.gpu()->info()), length, options.chunk, result.trace.tokens);
+  }
+  if (report.bandwidth) {
     const std::int64_t kv_bytes = model.gpu() != nullptr ? kGpuMemory.kv_value_bytes : kCpuMemory.kv_value_bytes;
     const std::uint64_t bytes = decode_bytes(model.checkpoint(), length + options.tokens / 2, kv_bytes);
-    result.bandwidth_share = static_cast<double>(bytes) * result.decode.median / *bandwidth;
+    result.bandwidth_share = static_cast<double>(bytes) * result.decode.median / *report.bandwidth;
+  }
+  if (report.matrix_rate) {
+    const double operations = prefill_operations(model.config(), length);
+    result.matrix_share = operations * result.prefill.median / *report.matrix_rate;
   }
   return result;
 }
@@ -137,7 +158,11 @@ void bench(BenchOptions options) {
     options.load.context = std::max(options.load.context, length + options.tokens + 1);
   }
   if (options.ablate) {
-    ablate({.load = options.load, .lengths = options.lengths, .tokens = options.tokens, .rounds = options.rounds});
+    ablate({.load = options.load,
+            .lengths = options.lengths,
+            .own_lengths = !options.lengths_given,
+            .tokens = options.tokens,
+            .rounds = options.rounds});
     return;
   }
   if (options.trace && make_device(parse_device_kind(options.load.device)) == nullptr) {
@@ -155,7 +180,7 @@ void bench(BenchOptions options) {
   if (!options.plot.empty()) write_charts(report, options.plot);
   if (!options.json) print_header(report);
   for (const std::int64_t length : options.lengths) {
-    report.results.push_back(bench_length(options, model, length, report.bandwidth));
+    report.results.push_back(bench_length(options, model, length, report));
     if (!options.json) print_result(report, report.results.back());
     if (!options.csv.empty()) write_file(options.csv, csv_of(report));
   }
@@ -186,12 +211,14 @@ void add_bench(CLI::App& app) {
   command->add_option("--chunk", options->chunk, "prompt tokens in one forward pass; 0: the device's choice")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20));
   command->add_flag("--sampled", options->sampled, "the model's default sampling; without: greedy");
-  command->add_flag("--machine", options->machine, "measure the memory's bandwidth too, and decode's share of it");
+  command->add_flag("--machine", options->machine,
+                    "measure the memory's bandwidth and the matrix rate too: decode's and prefill's share");
   command->add_flag(
       "--trace", options->trace,
       "launches, sequential stages and weight bytes of a GPU; without one, counted at Qwen3.6-35B-A3B's sizes");
   command->add_flag("--profile", options->profile, "on the CPU: time by op");
-  command->add_flag("--ablate", options->ablate, "what each optimisation is worth: loads a second engine without it");
+  command->add_flag("--ablate", options->ablate,
+                    "what each optimisation is worth: engines that differ in one switch, in turns");
   command
       ->add_option("--against", options->against,
                    "another engine's benchmark, run after each round; {length} and {tokens} are replaced, e.g. "
@@ -200,7 +227,10 @@ void add_bench(CLI::App& app) {
   command->add_option("--csv", options->csv, "write the figures to this file");
   command->add_option("--plot", options->plot, "write prefill.svg and decode.svg to this directory");
   command->add_flag("--json", options->json, "the figures as JSON instead of a table");
-  command->callback([options] { bench(*options); });
+  command->callback([options, command, given] {
+    options->lengths_given = given->count() > 0 || command->count("--sweep") > 0;
+    bench(*options);
+  });
 }
 
 }  // namespace lily

@@ -20,6 +20,10 @@ std::string rate(const Spread& spread) {
   return fmt::format("{:>9.1f} ({:.1f} to {:.1f})", spread.median, spread.least, spread.most);
 }
 
+std::string share(const std::optional<double>& of) {
+  return of ? fmt::format("{:.0f}%", 100 * *of) : "";
+}
+
 std::string ratio(const Spread& ours, const std::optional<Spread>& theirs) {
   return theirs ? fmt::format("{:.2f}x of {:.1f}", ours.median / theirs->median, theirs->median) : "";
 }
@@ -37,15 +41,30 @@ nlohmann::json json(const Trace& trace) {
           {"weight_bytes_per_chunk", per(trace.prefill.weight_bytes, trace.chunks)}};
 }
 
+/// Of one token and one chunk.
+nlohmann::json json(const LaunchCount& count) {
+  nlohmann::json entry =
+      json(Trace{.tokens = 1, .chunks = 1, .decode = count.decode, .prefill = count.prefill, .expected = {}});
+  for (auto& value : entry) value = value.get<std::uint64_t>();
+  entry["path"] = count.path;
+  return entry;
+}
+
 nlohmann::json json(const BenchResult& result) {
   nlohmann::json entry = {{"length", result.length},
                           {"prefill_tokens_per_second", json(result.prefill)},
                           {"decode_tokens_per_second", json(result.decode)},
                           {"first_token_seconds", json(result.first_token)}};
   if (result.bandwidth_share) entry["decode_share_of_bandwidth"] = *result.bandwidth_share;
+  if (result.matrix_share) entry["prefill_share_of_matrix_rate"] = *result.matrix_share;
   if (result.peer_prefill) entry["peer_prefill_tokens_per_second"] = json(*result.peer_prefill);
   if (result.peer_decode) entry["peer_decode_tokens_per_second"] = json(*result.peer_decode);
   if (result.trace.decode.dispatches > 0) entry["trace"] = json(result.trace);
+  if (result.trace.expected) {
+    const LaunchCount& expected = *result.trace.expected;
+    entry["trace"]["path"] = expected.path;
+    entry["trace"]["as_counted"] = result.trace.decode == expected.decode && result.trace.prefill == expected.prefill;
+  }
   return entry;
 }
 
@@ -58,17 +77,18 @@ void print_header(const BenchReport& report) {
              report.sampled ? "sampled" : "greedy", report.rounds, report.rounds == 1 ? "" : "s", report.started,
              report.load.empty() ? "" : ", load " + report.load);
   if (report.bandwidth) fmt::print("memory bandwidth, measured: {:.1f} GB/s\n", *report.bandwidth / 1e9);
-  fmt::print("\n{:>8}  {:<32}{:<32}{:<14}{:<10}{}\n", "prompt", "  prefill tok/s", "  decode tok/s", "first token",
-             "of limit", report.peer_command.empty() ? "" : "prefill, decode against the peer");
+  if (report.matrix_rate) fmt::print("matrix rate, measured: {:.2f} T/s\n", *report.matrix_rate / 1e12);
+  fmt::print("\n{:>8}  {:<32}{:<10}{:<32}{:<10}{:<14}{}\n", "prompt", "  prefill tok/s", "of rate", "  decode tok/s",
+             "of limit", "first token", report.peer_command.empty() ? "" : "prefill, decode against the peer");
 }
 
 void print_result(const BenchReport& report, const BenchResult& result) {
   const std::string peer = report.peer_command.empty() ? ""
                                                        : ratio(result.prefill, result.peer_prefill) + ", " +
                                                              ratio(result.decode, result.peer_decode);
-  fmt::print("{:>8}  {:<32}{:<32}{:<14}{:<10}{}\n", result.length, rate(result.prefill), rate(result.decode),
-             fmt::format("{:.3f} s", result.first_token.median),
-             result.bandwidth_share ? fmt::format("{:.0f}%", 100 * *result.bandwidth_share) : "", peer);
+  fmt::print("{:>8}  {:<32}{:<10}{:<32}{:<10}{:<14}{}\n", result.length, rate(result.prefill),
+             share(result.matrix_share), rate(result.decode), share(result.bandwidth_share),
+             fmt::format("{:.3f} s", result.first_token.median), peer);
   std::fflush(stdout);
 }
 
@@ -83,29 +103,38 @@ void print_trace(const BenchReport& report) {
                per(t.prefill.dispatches, t.chunks), per(t.prefill.stages, t.chunks),
                per(t.prefill.weight_bytes, t.chunks));
   }
+  for (const BenchResult& result : report.results) {
+    const Trace& t = result.trace;
+    if (!t.expected) continue;
+    const bool same = t.decode == t.expected->decode && t.prefill == t.expected->prefill;
+    fmt::print("Prompt of {}: {} as counted for {} without running it.\n", result.length,
+               same ? "the same" : "NOT THE SAME", t.expected->path);
+  }
   fmt::print("One token's weights have {} bytes in the checkpoint.\n", report.active_weight_bytes);
 }
 
 void print_full_shape_trace(bool as_json) {
   const FullShapeTrace trace = trace_full_shape();
   if (as_json) {
-    const nlohmann::json json = {{"dispatches_per_token", trace.token.dispatches},
-                                 {"stages_per_token", trace.token.stages},
-                                 {"weight_bytes_per_token", trace.token.weight_bytes},
-                                 {"least_weight_bytes_per_token", trace.least_weight_bytes},
-                                 {"dispatches_per_chunk", trace.chunk.dispatches},
-                                 {"stages_per_chunk", trace.chunk.stages},
-                                 {"weight_bytes_per_chunk", trace.chunk.weight_bytes},
-                                 {"tokens_per_chunk", trace.chunk_rows}};
+    nlohmann::json paths = nlohmann::json::array();
+    for (const LaunchCount& path : trace.paths) paths.push_back(json(path));
+    nlohmann::json json = paths.front();  // what all paths share, and the portable path's chunk
+    json.erase("path");
+    json["least_weight_bytes_per_token"] = trace.least_weight_bytes;
+    json["tokens_per_chunk"] = trace.chunk_rows;
+    json["paths"] = paths;
     fmt::print("{}\n", json.dump(2));
     return;
   }
-  fmt::print("Qwen3.6-35B-A3B on a GPU, counted without running it\n\n");
-  fmt::print("{:<34}{:>12}{:>12}{:>16}\n", "", "launches", "stages", "weight bytes");
-  fmt::print("{:<34}{:>12}{:>12}{:>16}\n", "a token of the reply", trace.token.dispatches, trace.token.stages,
-             trace.token.weight_bytes);
-  fmt::print("{:<34}{:>12}{:>12}{:>16}\n", fmt::format("a chunk of {} prompt tokens", trace.chunk_rows),
-             trace.chunk.dispatches, trace.chunk.stages, trace.chunk.weight_bytes);
+  fmt::print(
+      "Qwen3.6-35B-A3B on a GPU, counted without running it: a token of the reply, a chunk of {} prompt tokens\n\n",
+      trace.chunk_rows);
+  fmt::print("{:<28}{:<8}{:>12}{:>12}{:>16}\n", "", "", "launches", "stages", "weight bytes");
+  for (const LaunchCount& path : trace.paths) {
+    for (const auto& [what, counters] : {std::pair("token", path.decode), std::pair("chunk", path.prefill)})
+      fmt::print("{:<28}{:<8}{:>12}{:>12}{:>16}\n", path.path, what, counters.dispatches, counters.stages,
+                 counters.weight_bytes);
+  }
   fmt::print("\nOne token needs {} bytes of matrices.\n", trace.least_weight_bytes);
 }
 
@@ -140,6 +169,7 @@ std::string json_of(const BenchReport& report) {
                           {"results", results},
                           {"active_weight_bytes", report.active_weight_bytes}};
   if (report.bandwidth) whole["bandwidth_bytes_per_second"] = *report.bandwidth;
+  if (report.matrix_rate) whole["matrix_operations_per_second"] = *report.matrix_rate;
   if (!report.peer_command.empty()) whole["peer_command"] = report.peer_command;
   return whole.dump(2);
 }

@@ -7,14 +7,17 @@
 #include <vector>
 
 #include "benchmark/speed.h"
+#include "benchmark/trace.h"
 
 namespace lily {
 
-/// Launches for one token of the reply and for one chunk of the prompt; the same on every device.
+/// Launches for the tokens of the reply and the chunks of the prompt, as the device counted them.
 struct Trace {
   std::int64_t tokens = 0;  // of the reply that the device computed
   std::int64_t chunks = 0;
   Counters decode, prefill;  // in all
+  /// What was counted for this device's path without running it; none on the CPU.
+  std::optional<LaunchCount> expected;
 };
 
 struct BenchResult {
@@ -22,6 +25,7 @@ struct BenchResult {
   Spread prefill, decode;                 // tokens per second
   Spread first_token;                     // seconds
   std::optional<double> bandwidth_share;  // of decode: bytes it must move against the machine's measured bandwidth
+  std::optional<double> matrix_share;     // of prefill: operations of its products against the measured matrix rate
   std::optional<Spread> peer_prefill, peer_decode;  // tokens per second
   Trace trace;
 };
@@ -32,7 +36,8 @@ struct BenchReport {
   std::int64_t tokens = 0;
   int rounds = 0;
   bool sampled = false;
-  std::optional<double> bandwidth;  // bytes per second
+  std::optional<double> bandwidth;    // bytes per second
+  std::optional<double> matrix_rate;  // multiplications and additions per second
   std::uint64_t active_weight_bytes = 0;
   std::string peer_command;
   std::vector<BenchResult> results;
@@ -41,7 +46,7 @@ struct BenchReport {
 void print_header(const BenchReport& report);
 void print_result(const BenchReport& report, const BenchResult& result);
 void print_trace(const BenchReport& report);
-/// Of Qwen3.6-35B-A3B on any GPU, without running it.
+/// Of Qwen3.6-35B-A3B on each kind of GPU, without running it.
 void print_full_shape_trace(bool as_json);
 std::string csv_of(const BenchReport& report);
 std::string json_of(const BenchReport& report);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "ops/cpu/kernels.h"
 #include "ops/cpu/memory.h"
 #include "support/thread_pool.h"
 
@@ -57,6 +58,43 @@ double measured_copy_bandwidth(Device& device) {
     device.dispatch(kernels::copy_words, {.groups = {4096}}, from->view<unsigned>(), to->view<unsigned>(), words);
     device.wait(device.submit());
     best = std::max(best, 2.0 * static_cast<double>(bytes) / seconds_since(start));
+  }
+  return best;
+}
+
+std::optional<double> measured_dot_rate(int threads) {
+  constexpr std::int64_t kPassesOfLoop = 2'000'000;
+  const cpu::Kernels* kernels = cpu::find_kernels("");
+  if (kernels == nullptr || kernels->dot_loop == nullptr) return {};
+  const int count = threads > 0 ? threads : usable_cores();
+  ThreadPool pool(count);
+  std::vector<double> done(static_cast<std::size_t>(count));
+  double best = 0;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    const auto start = Clock::now();
+    pool.run(count, [&](std::int64_t item, int) noexcept {
+      done[static_cast<std::size_t>(item)] = kernels->dot_loop(kPassesOfLoop);
+    });
+    best = std::max(best, std::accumulate(done.begin(), done.end(), 0.0) / seconds_since(start));
+  }
+  return best;
+}
+
+double measured_matrix_rate(Device& device) {
+  const bool emulated = device.info().kind == DeviceKind::kEmulated, cuda = device.info().kind == DeviceKind::kCuda;
+  constexpr double kOperations = 65536;  // of a simdgroup's pass, in both kernels
+  const unsigned groups = emulated ? 1 : 4096, passes = emulated ? 1 : cuda ? 4096 : 256, threads = cuda ? 256 : 128;
+  const auto out = device.allocate(std::size_t{groups} * threads * sizeof(float));
+  double best = 0;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    const auto start = Clock::now();
+    if (cuda) {
+      device.dispatch(kernels::matrix_rate_mma_256, {.groups = {groups}}, out->view<float>(), passes);
+    } else {
+      device.dispatch(kernels::matrix_rate_128, {.groups = {groups}}, out->view<float>(), passes);
+    }
+    device.wait(device.submit());
+    best = std::max(best, kOperations * groups * (threads / 32) * passes / seconds_since(start));
   }
   return best;
 }

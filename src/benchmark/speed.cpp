@@ -56,6 +56,7 @@ SpeedTest::SpeedTest(LoadedModel& model, const SpeedPlan& plan)
 Speed SpeedTest::round() {
   Speed speed;
   session_.reset();
+  if (model_.gpu() != nullptr) model_.gpu()->wait(model_.gpu()->submit());  // not the prompt's
   Generation generation(model_.tokenizer(), model_.config().eos_token_ids,
                         {.sampling = plan_.sampling, .max_tokens = plan_.tokens, .ignore_eos = true},
                         room_after(plan_.length, session_.capacity()));

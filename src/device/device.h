@@ -99,6 +99,7 @@ struct Counters {
   std::uint64_t weight_bytes = 0;
 
   Counters& operator+=(const Counters& other);
+  bool operator==(const Counters& other) const = default;
 };
 Counters operator-(const Counters& after, const Counters& before);
 

@@ -18,7 +18,8 @@ kernel void attention_prepare(device const bfloat* projected [[buffer(0)]], devi
   METAL_PRAGMA_UNROLL
   for (int i = 0; i < N; ++i) v[i] = float(from[i]);
   const uint kv_head = is_key ? job - p.heads : job - p.heads - p.kv_heads;
-  const ulong place = ulong(p.position + row) * p.kv_heads * D + kv_head * D + lane * N;
+  const ulong place = ulong(p.position + row) * p.cache.token +
+                      cache_offset(p.cache.head, p.cache.chunk, is_query ? 0 : kv_head, lane * N);
   if (is_query || is_key) {
     norm_and_rope<D, ROTARY>(v, is_query ? q_norm : k_norm, turns + ulong(p.position + row) * ROTARY, p.eps, lane);
   }

@@ -8,6 +8,8 @@ struct AttentionRows {
   uint position;  // of its first token
   uint heads;     // query heads
   uint kv_heads;
+  uint packed;  // query heads of a threadgroup: all of a key/value head's, or fewer
   uint stride;  // of a row of `projected`: per head query | gate, then k, then v
+  CacheStrides cache;
   float eps;
 };

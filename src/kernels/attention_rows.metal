@@ -2,7 +2,7 @@
 //
 //   out = softmax(q k^T) v * sigmoid(gate) in operand order, q with its scale and in powers of two
 //
-// A threadgroup takes one key/value head and 32 packed rows: some tokens with all query heads of that head. It goes
+// A threadgroup takes one key/value head and 32 packed rows: some tokens with query heads of that head. It goes
 // over the keys twice, 32 at a time: first for each row's maximum and sum, then for the weighted values, so that sums
 // in registers never have to be rescaled.
 #include "attention_rows.h"
@@ -18,7 +18,7 @@ struct AttentionRowsMemory {
 };
 
 template <int D>
-METAL_FUNC void make_scores(device const bfloat* head_keys, uint stride, uint first, uint last,
+METAL_FUNC void make_scores(device const bfloat* head_keys, uint token_stride, uint chunk_stride, uint first, uint last,
                             threadgroup AttentionRowsMemory<D>& mem, uint tid, uint sg, uint lane) {
   Tile<16, 32> sum;
   sum.zero();
@@ -27,7 +27,8 @@ METAL_FUNC void make_scores(device const bfloat* head_keys, uint stride, uint fi
     threadgroup_barrier(mem_flags::mem_threadgroup);
     for (uint i = tid; i < 32 * 8; i += 128)
       *(threadgroup vec<uint, 4>*)&mem.kv[i / 8 * 72 + i % 8 * 8] =
-          *(device const vec<uint, 4>*)(head_keys + ulong(min(first + i / 8, last)) * stride + d + i % 8 * 8);
+          *(device const vec<uint, 4>*)(head_keys + ulong(min(first + i / 8, last)) * token_stride +
+                                        ulong(d / 8 + i % 8) * chunk_stride);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     sum.template mma<32>(&mem.q[row][d + part * 32], D + 8, &mem.kv[part * 32], 72, lane);
   }
@@ -43,19 +44,21 @@ kernel void attention_rows(device const bfloat* q [[buffer(0)]], device const bf
                            uint sg [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {
   using Memory = AttentionRowsMemory<D>;
   SHARED(Memory, mem);
-  const uint per_kv = p.heads / p.kv_heads, tokens = 32 / per_kv, kv_head = group.y;
-  const uint first_token = group.x * tokens, stride = p.kv_heads * D;
+  const uint packed = p.packed, tokens = 32 / packed, first_head = group.y * packed;
+  const uint kv_head = first_head / (p.heads / p.kv_heads), first_token = group.x * tokens;
+  device const bfloat* head_keys = keys + ulong(kv_head) * p.cache.head;
+  device const bfloat* head_values = values + ulong(kv_head) * p.cache.head;
   const uint last_key = p.position + min(first_token + tokens, p.rows) - 1;
   for (uint i = tid; i < 32 * (D / 8); i += 128) {
-    const uint r = i / (D / 8), token = min(first_token + r / per_kv, p.rows - 1);
-    *(threadgroup vec<uint, 4>*)&mem.q[r][i % (D / 8) * 8] = *(
-        device const vec<uint, 4>*)(q + (ulong(token) * p.heads + kv_head * per_kv + r % per_kv) * D + i % (D / 8) * 8);
+    const uint r = i / (D / 8), token = min(first_token + r / packed, p.rows - 1);
+    *(threadgroup vec<uint, 4>*)&mem.q[r][i % (D / 8) * 8] =
+        *(device const vec<uint, 4>*)(q + (ulong(token) * p.heads + first_head + r % packed) * D + i % (D / 8) * 8);
   }
   // Four threads share a row: thread i of them has keys 8 i .. 8 i + 7 of each 32.
-  const uint r = tid / 4, own = tid % 4 * 8, newest = p.position + first_token + r / per_kv;
+  const uint r = tid / 4, own = tid % 4 * 8, newest = p.position + first_token + r / packed;
   float top = -1e30f, total = 0.f;
   for (uint t = 0; t <= last_key; t += 32) {
-    make_scores<D>(keys + kv_head * D, stride, t, last_key, mem, tid, sg, lane);
+    make_scores<D>(head_keys, p.cache.token, p.cache.chunk, t, last_key, mem, tid, sg, lane);
     float s[8], best = top;
     METAL_PRAGMA_UNROLL
     for (uint i = 0; i < 8; ++i) {
@@ -77,7 +80,7 @@ kernel void attention_rows(device const bfloat* q [[buffer(0)]], device const bf
   for (int j = 0; j < D / 64; ++j) acc[j].zero();
   const uint row = sg % 2 * 16, column = sg / 2 * 32;
   for (uint t = 0; t <= last_key; t += 32) {
-    make_scores<D>(keys + kv_head * D, stride, t, last_key, mem, tid, sg, lane);
+    make_scores<D>(head_keys, p.cache.token, p.cache.chunk, t, last_key, mem, tid, sg, lane);
     METAL_PRAGMA_UNROLL
     for (uint i = 0; i < 8; ++i) {
       const float s = mem.scores[0][r][own + i] + mem.scores[1][r][own + i];
@@ -89,7 +92,8 @@ kernel void attention_rows(device const bfloat* q [[buffer(0)]], device const bf
       for (uint i = tid; i < 32 * 8; i += 128) {  // transposed: the product takes both operands by rows
         const uint key = i % 32, d = i / 32 * 8;
         const vec<uint, 4> words =
-            *(device const vec<uint, 4>*)(values + ulong(min(t + key, last_key)) * stride + kv_head * D + j * 64 + d);
+            *(device const vec<uint, 4>*)(head_values + ulong(min(t + key, last_key)) * p.cache.token +
+                                          ulong(j * 8 + d / 8) * p.cache.chunk);
         METAL_PRAGMA_UNROLL
         for (uint w = 0; w < 4; ++w) {
           mem.kv[(d + 2 * w) * 40 + key] = as_type<bfloat>(ushort(words[w] & 0xffffu));
@@ -106,8 +110,8 @@ kernel void attention_rows(device const bfloat* q [[buffer(0)]], device const bf
     threadgroup_barrier(mem_flags::mem_threadgroup);
     acc[j].store(result + row * 64 + column, 64, lane);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    const uint token = first_token + r / per_kv, head = kv_head * per_kv + r % per_kv;
-    if (r < tokens * per_kv && token < p.rows) {
+    const uint token = first_token + r / packed, head = first_head + r % packed;
+    if (r < tokens * packed && token < p.rows) {
       METAL_PRAGMA_UNROLL
       for (uint i = 0; i < 2; ++i) {
         const uint d = j * 64 + own * 2 + i * 8;

@@ -8,5 +8,9 @@ struct AttentionStep {
   uint heads;  // query heads
   uint kv_heads;
   uint splits;
+  uint span;      // tokens of a split; 0: what the timeline's length shared out makes
+  uint packed;    // query heads of a threadgroup: all of a key/value head's, or fewer
+  uint prepared;  // 1: queries and keys come with their norms and turned
+  CacheStrides cache;
   float eps;
 };

@@ -3,8 +3,8 @@
 //   q = rope(rms_norm(q, q_norm)) / sqrt(D);  k = rope(rms_norm(k, k_norm));  k, v go to the cache at `position`
 //   per split and query head: m = max q k_t, l = sum exp(q k_t - m), o = sum exp(q k_t - m) v_t
 //
-// A threadgroup takes one split of one key/value head. Its simdgroups stand in rows of 4 query heads (a row of the
-// cache is read once for 4 heads) and in STREAMS columns that share out the split's tokens. A lane holds D / 32
+// A threadgroup takes one split of one key/value head, for `packed` of its query heads. Its simdgroups stand in rows of
+// 4 query heads (a row of the cache is read once for 4 heads) and in STREAMS columns that share out the split's tokens. A lane holds D / 32
 // dimensions. Split 0 takes the new token too.
 #include "attention_step.h"
 #include "stream.h"
@@ -15,13 +15,12 @@ struct AttentionStepMemory {
   float m[SIMDGROUPS][4], l[SIMDGROUPS][4];
 };
 
-// Four rows of one head's cache from `first` on (rows past `last` repeat it); the lane's N values of each, two a word.
+// The lane's N values of four tokens from `first` on (tokens past `last` repeat it), two a word.
 template <int N>
-METAL_FUNC void read_rows(device const bfloat* head, uint stride, uint first, uint last, uint lane,
-                          thread uint* words) {
+METAL_FUNC void read_rows(device const bfloat* own, uint stride, uint first, uint last, thread uint* words) {
   METAL_PRAGMA_UNROLL
   for (uint r = 0; r < 4; ++r) {
-    device const bfloat* row = head + ulong(min(first + r, last)) * stride + lane * N;
+    device const bfloat* row = own + ulong(min(first + r, last)) * stride;
     METAL_PRAGMA_UNROLL
     for (uint i = 0; i < N / 4; ++i) {
       const vec<uint, 2> two = ((device const vec<uint, 2>*)row)[i];
@@ -46,19 +45,21 @@ kernel void attention_step(device const float* projected [[buffer(0)]], device c
   constexpr int N = D / 32, QUADS = GROUP / 4, SIMDGROUPS = QUADS * STREAMS;
   using Memory = AttentionStepMemory<D, SIMDGROUPS>;
   SHARED(Memory, mem);
-  const uint kv_head = group.y, split = group.x, quad = sg % QUADS, stream_index = sg / QUADS;
-  const uint per_kv = p.heads / p.kv_heads, stride = p.kv_heads * D, position = step->position;
-  const uint chunk = (position + p.splits - 1) / p.splits;
+  const uint split = group.x, quad = sg % QUADS, stream_index = sg / QUADS, packed = p.packed;
+  const uint first_head = group.y * packed, per_kv = p.heads / p.kv_heads, kv_head = first_head / per_kv;
+  const uint stride = p.cache.token, position = step->position;
+  const uint chunk = p.span > 0 ? p.span : (position + p.splits - 1) / p.splits;
   const uint span = (chunk + 4 * STREAMS - 1) / (4 * STREAMS) * (4 * STREAMS);
   const uint begin = min(split * span, position), end = min(begin + span, position);
-  device const bfloat* head_keys = keys + kv_head * D;
-  device const bfloat* head_values = values + kv_head * D;
+  const ulong own = cache_offset(p.cache.head, p.cache.chunk, kv_head, lane * N);
+  device const bfloat* own_keys = keys + own;
+  device const bfloat* own_values = values + own;
 
   uint k[2 * N], v[2 * N];
   uint t = begin + 4 * stream_index;
   if (t < end) {
-    read_rows<N>(head_keys, stride, t, end - 1, lane, k);
-    read_rows<N>(head_values, stride, t, end - 1, lane, v);
+    read_rows<N>(own_keys, stride, t, end - 1, k);
+    read_rows<N>(own_values, stride, t, end - 1, v);
   }
   wait_for_inputs();
 
@@ -66,10 +67,10 @@ kernel void attention_step(device const float* projected [[buffer(0)]], device c
   float q[4][N], o[4][N], m[4], l[4];
   METAL_PRAGMA_UNROLL
   for (uint h = 0; h < 4; ++h) {
-    const uint head = kv_head * per_kv + min(quad * 4 + h, per_kv - 1);
+    const uint head = first_head + min(quad * 4 + h, packed - 1);
     METAL_PRAGMA_UNROLL
     for (int i = 0; i < N; ++i) q[h][i] = projected[head * 2 * D + lane * N + i];
-    norm_and_rope<D, ROTARY>(q[h], q_norm, turn, p.eps, lane);
+    if (p.prepared == 0) norm_and_rope<D, ROTARY>(q[h], q_norm, turn, p.eps, lane);
     METAL_PRAGMA_UNROLL
     for (int i = 0; i < N; ++i) {
       q[h][i] *= rsqrt(float(D)) * 1.44269504f;  // scores in powers of two
@@ -90,7 +91,7 @@ kernel void attention_step(device const float* projected [[buffer(0)]], device c
       }
     }
     const uint next = t + 4 * STREAMS;
-    if (next < end) read_rows<N>(head_keys, stride, next, end - 1, lane, k);
+    if (next < end) read_rows<N>(own_keys, stride, next, end - 1, k);
     float score = simd_sum_of_16(s, lane);  // lane 2 (4 r + h): row r, head h
     if (t + lane / 8 >= end) score = -1e30f;
     float top = max(score, simd_shuffle_xor(score, ushort(8)));
@@ -111,21 +112,21 @@ kernel void attention_step(device const float* projected [[buffer(0)]], device c
         for (int i = 0; i < N; ++i) o[h][i] += e * half_of(v, N * r + i);
       }
     }
-    if (next < end) read_rows<N>(head_values, stride, next, end - 1, lane, v);
+    if (next < end) read_rows<N>(own_values, stride, next, end - 1, v);
   }
 
   if (split == 0 && stream_index == 0) {
     device const float* k_row = projected + p.heads * 2 * D + kv_head * D;
     device const float* v_row = k_row + p.kv_heads * D;
-    const ulong place = ulong(position) * stride + kv_head * D + lane * N;
+    const ulong place = ulong(position) * stride + own;
     float k_new[N], v_new[N];
     METAL_PRAGMA_UNROLL
     for (int i = 0; i < N; ++i) k_new[i] = k_row[lane * N + i];
-    norm_and_rope<D, ROTARY>(k_new, k_norm, turn, p.eps, lane);
+    if (p.prepared == 0) norm_and_rope<D, ROTARY>(k_new, k_norm, turn, p.eps, lane);
     METAL_PRAGMA_UNROLL
     for (int i = 0; i < N; ++i) {
       const bfloat k_kept = bfloat(k_new[i]), v_kept = bfloat(v_row[lane * N + i]);
-      if (quad == 0) {
+      if (quad == 0 && first_head % per_kv == 0) {
         keys[place + i] = k_kept;
         values[place + i] = v_kept;
       }
@@ -178,8 +179,8 @@ kernel void attention_step(device const float* projected [[buffer(0)]], device c
   if (stream_index > 0) return;
   METAL_PRAGMA_UNROLL
   for (uint h = 0; h < 4; ++h) {
-    if (quad * 4 + h < per_kv) {
-      const uint place = (kv_head * per_kv + quad * 4 + h) * p.splits + split;
+    if (quad * 4 + h < packed) {
+      const uint place = (first_head + quad * 4 + h) * p.splits + split;
       METAL_PRAGMA_UNROLL
       for (int i = 0; i < N; ++i) part_o[ulong(place) * D + lane * N + i] = o[h][i];
       if (lane == 0) {

@@ -4,6 +4,8 @@
 //   S = g S;   u = beta (v - S k);   S = S + u k^T;   y = S q = g (S_before q) + u (k q)
 //
 // q, k and v of STEP tokens at a time are made float32 in threadgroup memory, once for all rows.
+//
+// RESIDENT: S stays in registers for the whole chunk. Else it goes back to memory after each STEP tokens.
 #include "delta_rows.h"
 #include "numeric.h"
 
@@ -65,7 +67,28 @@ struct DeltaRowsInput {
   }
 };
 
-template <int DK, int DV, int LANES, int STEP>
+// Lane i has columns 4 (i + LANES j) .. + 3, so that neighbours read neighbouring words.
+template <int QUADS, int LANES>
+METAL_FUNC void load_state(device const float* own, thread float* s, uint lane) {
+  METAL_PRAGMA_UNROLL
+  for (int j = 0; j < QUADS; ++j) {
+    const vec<float, 4> four = ((device const vec<float, 4>*)own)[lane + LANES * j];
+    METAL_PRAGMA_UNROLL
+    for (int i = 0; i < 4; ++i) s[4 * j + i] = four[i];
+  }
+}
+template <int QUADS, int LANES>
+METAL_FUNC void store_state(device float* own, thread const float* s, uint lane) {
+  METAL_PRAGMA_UNROLL
+  for (int j = 0; j < QUADS; ++j) {
+    vec<float, 4> four;
+    METAL_PRAGMA_UNROLL
+    for (int i = 0; i < 4; ++i) four[i] = s[4 * j + i];
+    ((device vec<float, 4>*)own)[lane + LANES * j] = four;
+  }
+}
+
+template <int DK, int DV, int LANES, int STEP, bool RESIDENT>
 kernel void delta_rows(device const bfloat* qkv [[buffer(0)]], device const float* gates [[buffer(1)]],
                        device float* state [[buffer(2)]], device bfloat* y [[buffer(3)]],
                        constant DeltaRows& p [[buffer(4)]], uint3 group [[threadgroup_position_in_grid]],
@@ -78,18 +101,13 @@ kernel void delta_rows(device const bfloat* qkv [[buffer(0)]], device const floa
   const uint lane = tid % LANES, r = tid / LANES, row = group.x * 32 + r;
   const uint key_rows = p.key_heads * DK, channels = 2 * key_rows + p.value_heads * DV;
   device float* own = state + (ulong(head) * DV + row) * DK;
-  // Lane i has columns 4 (i + LANES j) .. + 3, so that neighbours read neighbouring words.
   float s[N];
-  METAL_PRAGMA_UNROLL
-  for (int j = 0; j < QUADS; ++j) {
-    const vec<float, 4> four = ((device const vec<float, 4>*)own)[lane + LANES * j];
-    METAL_PRAGMA_UNROLL
-    for (int i = 0; i < 4; ++i) s[4 * j + i] = four[i];
-  }
+  load_state<QUADS, LANES>(own, s, lane);
   DeltaRowsInput<DK, STEP, THREADS> input;
   input.load(qkv, gates, p, head, group.x, channels, key_rows, 0, tid);
   for (uint t0 = 0; t0 < p.rows; t0 += STEP) {
     const uint tokens = min(uint(STEP), p.rows - t0);
+    if (!RESIDENT && t0 > 0) load_state<QUADS, LANES>(own, s, lane);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     input.put(mem, tid);
     threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -127,14 +145,11 @@ kernel void delta_rows(device const bfloat* qkv [[buffer(0)]], device const floa
       METAL_PRAGMA_UNROLL
       for (int i = 0; i < N; ++i) s[i] = g * s[i] + u * k[i];
     }
+    if (!RESIDENT) store_state<QUADS, LANES>(own, s, lane);
   }
-  METAL_PRAGMA_UNROLL
-  for (int j = 0; j < QUADS; ++j) {
-    vec<float, 4> four;
-    METAL_PRAGMA_UNROLL
-    for (int i = 0; i < 4; ++i) four[i] = s[4 * j + i];
-    ((device vec<float, 4>*)own)[lane + LANES * j] = four;
-  }
+  if (RESIDENT) store_state<QUADS, LANES>(own, s, lane);
 }
-ENTRY(delta_rows_128, 256, delta_rows<128, 128, 8, 16>)
-ENTRY(delta_rows_64, 256, delta_rows<64, 64, 8, 16>)
+ENTRY(delta_rows_128, 256, delta_rows<128, 128, 8, 16, true>)
+ENTRY(delta_rows_64, 256, delta_rows<64, 64, 8, 16, true>)
+ENTRY(block_delta_rows_128, 256, delta_rows<128, 128, 8, 16, false>)
+ENTRY(block_delta_rows_64, 256, delta_rows<64, 64, 8, 16, false>)

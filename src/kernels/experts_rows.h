@@ -13,8 +13,9 @@ struct ExpertsRows {
 };
 
 // Rows [rows * expert, rows * (expert + 1)) of a stack.
+template <int BITS>
 METAL_FUNC QuantizedRows expert_matrix(device const uint* codes, device const bfloat* scales,
                                        device const bfloat* biases, uint expert, uint rows, uint columns) {
   const ulong groups = ulong(expert) * rows * (columns / 64);
-  return quantized_rows(codes + groups * 8, scales + groups, biases + groups, rows, columns);
+  return quantized_rows(codes + groups * 2 * BITS, scales + groups, biases + groups, rows, columns);
 }

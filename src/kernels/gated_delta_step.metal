@@ -7,34 +7,12 @@
 //
 // A simdgroup owns 8 rows of S; a lane DK / 32 columns. S k and S q are made in one pass over the old S:
 // y = g (S q) + u (k q). After a stop token the step changes neither S nor the ring.
-#include "numeric.h"
-#include "step_state.h"
+//
+// PREPARED: q, k and v stand in the places of `projected` as delta_prepare_step left them, and the ring is not touched.
+#include "conv_step.h"
 #include "stream.h"
 
-struct GatedDeltaStep {
-  uint key_heads;
-  uint value_heads;
-  float eps;
-};
-
-// One channel's conv: its taps and its last three inputs, known before the token's own.
-struct ConvChannel {
-  vec<float, 4> tap;
-  float past[3];
-};
-METAL_FUNC ConvChannel conv_channel(device const float* ring, device const float* taps, uint channels, uint channel,
-                                    uint position) {
-  ConvChannel c;
-  c.tap = ((device const vec<float, 4>*)taps)[channel];
-  METAL_PRAGMA_UNROLL
-  for (uint i = 0; i < 3; ++i) c.past[i] = ring[((position + i + 1) % 4) * channels + channel];
-  return c;
-}
-METAL_FUNC float convolve(ConvChannel c, float now) {
-  return silu(c.tap[0] * c.past[0] + c.tap[1] * c.past[1] + c.tap[2] * c.past[2] + c.tap[3] * now);
-}
-
-template <int DK, int DV, int SIMDGROUPS>
+template <int DK, int DV, int SIMDGROUPS, bool PREPARED>
 kernel void gated_delta_step(device const float* projected [[buffer(0)]], device const float* taps [[buffer(1)]],
                              device const float* A_log [[buffer(2)]], device const float* dt_bias [[buffer(3)]],
                              device const StepState* step [[buffer(4)]], device float* ring [[buffer(5)]],
@@ -58,13 +36,15 @@ kernel void gated_delta_step(device const float* projected [[buffer(0)]], device
   const uint position = step->position;
   const bool stopped = step->stopped != 0;
   const float decay = exp(A_log[head]), bias = dt_bias[head];
-  ConvChannel q_conv[N], k_conv[N];
-  METAL_PRAGMA_UNROLL
-  for (int i = 0; i < N; ++i) {
-    q_conv[i] = conv_channel(ring, taps, channels, q_channel + i, position);
-    k_conv[i] = conv_channel(ring, taps, channels, k_channel + i, position);
+  ConvChannel q_conv[N], k_conv[N], v_conv;
+  if (!PREPARED) {
+    METAL_PRAGMA_UNROLL
+    for (int i = 0; i < N; ++i) {
+      q_conv[i] = conv_channel(ring, taps, channels, q_channel + i, position);
+      k_conv[i] = conv_channel(ring, taps, channels, k_channel + i, position);
+    }
+    v_conv = conv_channel(ring, taps, channels, v_channel, position);
   }
-  const ConvChannel v_conv = conv_channel(ring, taps, channels, v_channel, position);
   let_next_start();
   wait_for_inputs();
 
@@ -76,13 +56,13 @@ kernel void gated_delta_step(device const float* projected [[buffer(0)]], device
   for (int i = 0; i < N; ++i) {
     q_now[i] = projected[q_channel + i];
     k_now[i] = projected[k_channel + i];
-    q[i] = convolve(q_conv[i], q_now[i]);
-    k[i] = convolve(k_conv[i], k_now[i]);
+    q[i] = PREPARED ? q_now[i] : convolve(q_conv[i], q_now[i]);
+    k[i] = PREPARED ? k_now[i] : convolve(k_conv[i], k_now[i]);
   }
-  const float v = convolve(v_conv, v_now);
+  const float v = PREPARED ? v_now : convolve(v_conv, v_now);
   device float* slot = ring + position % 4 * channels;
-  if (!stopped && lane % 2 == 0 && lane < 16) slot[v_channel] = v_now;
-  if (!stopped && group.x == 0 && sg == 0 && head % ratio == 0) {
+  if (!PREPARED && !stopped && lane % 2 == 0 && lane < 16) slot[v_channel] = v_now;
+  if (!PREPARED && !stopped && group.x == 0 && sg == 0 && head % ratio == 0) {
     METAL_PRAGMA_UNROLL
     for (int i = 0; i < N; ++i) {
       slot[q_channel + i] = q_now[i];
@@ -106,8 +86,8 @@ kernel void gated_delta_step(device const float* projected [[buffer(0)]], device
       dots[8 + r] += s[r][i] * q[i];
     }
   }
-  const float q_scale = rsqrt(simd_sum(qq) / DK + p.eps) / DK;
-  const float k_scale = rsqrt(simd_sum(kk) / DK + p.eps) * rsqrt(float(DK));
+  const float q_scale = PREPARED ? 1.f : rsqrt(simd_sum(qq) / DK + p.eps) / DK;
+  const float k_scale = PREPARED ? 1.f : rsqrt(simd_sum(kk) / DK + p.eps) * rsqrt(float(DK));
   qk = simd_sum(qk) * q_scale * k_scale;
   const float dot = simd_sum_of_16(dots, lane);  // lanes 0..15: S k of the lane's row; 16..31: S q
   const float other = simd_shuffle_xor(dot, ushort(16));
@@ -122,5 +102,7 @@ kernel void gated_delta_step(device const float* projected [[buffer(0)]], device
     for (int i = 0; i < N; ++i) rows[r * DK + i] = g * s[r][i] + ur * k[i];
   }
 }
-ENTRY_PREFETCH(gated_delta_step_128, 128, gated_delta_step<128, 128, 4>)
-ENTRY_PREFETCH(gated_delta_step_64, 128, gated_delta_step<64, 64, 4>)
+ENTRY_PREFETCH(gated_delta_step_128, 128, gated_delta_step<128, 128, 4, false>)
+ENTRY_PREFETCH(gated_delta_step_64, 128, gated_delta_step<64, 64, 4, false>)
+ENTRY_PREFETCH(prepared_delta_step_128, 128, gated_delta_step<128, 128, 4, true>)
+ENTRY_PREFETCH(prepared_delta_step_64, 128, gated_delta_step<64, 64, 4, true>)

@@ -1,5 +1,6 @@
-// out = A W^T for many rows and a quantised W: one threadgroup makes BM rows by 64 columns of out, with 4 simdgroups. W
-// is made bf16 in threadgroup memory, 64 columns of it at a time; sums are float32.
+// out = A W^T for many rows and a quantised W: one threadgroup makes BM rows (16 or 32) by 64 columns of out, with a
+// simdgroup for 16 rows by 32 columns. W is made bf16 in threadgroup memory, 64 columns of it at a time; sums are
+// float32. BITS 16: W is bf16 in operand order already (expand_weights), and has neither scales nor biases.
 //
 // Which rows of A belong to the tile stands in `rows` (kNoRow: none, zeros). PAIRED: the tile's 64 columns are 32 rows
 // of one matrix (gate) and the same 32 rows of another (up).
@@ -32,27 +33,32 @@ template <int BM, int BITS, bool PAIRED>
 METAL_FUNC void gemm_tile(device const bfloat* a, uint a_stride, QuantizedRows w, QuantizedRows w2, uint first_column,
                           threadgroup GemmMemory<BM>& mem, uint tid, uint sg, uint lane) {
   constexpr uint WORDS = 2 * BITS;  // of 64 columns
-  const uint sm = sg / 2 * (BM / 2), sn = sg % 2 * 32;
-  Tile<BM / 2, 32> acc;
+  constexpr uint THREADS = 4 * BM;
+  const uint sm = sg / 2 * 16, sn = sg % 2 * 32;
+  Tile<16, 32> acc;
   acc.zero();
   for (uint k0 = 0; k0 < w.columns; k0 += 64) {
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (uint i = tid; i < BM * 8; i += 128) {
+    for (uint i = tid; i < BM * 8; i += THREADS) {
       const uint row = mem.rows[i / 8];
       vec<uint, 4> words;
       words[0] = words[1] = words[2] = words[3] = 0u;
       if (row != kNoRow) words = *(device const vec<uint, 4>*)(a + ulong(row) * a_stride + k0 + i % 8 * 8);
       *(threadgroup vec<uint, 4>*)&mem.a[i / 8][i % 8 * 8] = words;
     }
-    for (uint i = tid; i < 64 * WORDS; i += 128) {
+    for (uint i = tid; i < 64 * WORDS; i += THREADS) {
       const uint r = i / WORDS, word = i % WORDS;
       const bool second = PAIRED && r >= 32;
       device const uint* codes = second ? w2.codes : w.codes;
+      const uint row = min(first_column + (PAIRED ? r % 32 : r), w.rows - 1);
+      const uint code = codes[(ulong(row) * w.columns + k0) * BITS / 32 + word];
+      if (BITS == 16) {
+        ((threadgroup uint*)&mem.b[r][0])[word] = code;
+        continue;
+      }
       device const bfloat* scales = second ? w2.scales : w.scales;
       device const bfloat* biases = second ? w2.biases : w.biases;
-      const uint row = min(first_column + (PAIRED ? r % 32 : r), w.rows - 1);
       const ulong group = ulong(row) * (w.columns / 64) + k0 / 64;
-      const uint code = codes[(ulong(row) * w.columns + k0) * BITS / 32 + word];
       put_weights<BITS>(&mem.b[r][0], word * (32 / BITS), code, float(scales[group]), float(biases[group]));
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);

@@ -23,4 +23,7 @@ kernel void project_rows(device const uint* codes [[buffer(0)]], device const bf
 }
 ENTRY(project_rows_q4, 128, project_rows<32, 4, bfloat, false>)
 ENTRY(project_rows_q8_float, 128, project_rows<32, 8, float, false>)
+ENTRY(project_rows_bf16, 128, project_rows<32, 16, bfloat, false>)
+ENTRY(project_rows_bf16_float, 128, project_rows<32, 16, float, false>)
+ENTRY(project_add_rows_bf16, 128, project_rows<32, 16, float, true>)
 ENTRY(project_add_rows_q4, 128, project_rows<32, 4, float, true>)

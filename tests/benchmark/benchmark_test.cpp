@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "benchmark/ablation.h"
 #include "benchmark/chart.h"
 #include "benchmark/costs.h"
 #include "benchmark/machine.h"
@@ -81,19 +82,60 @@ TEST(Costs, FollowTheConfig) {
 // 4-bit matrices of 2.9 billion active weights, most of them experts, and the 0.51 billion of the head.
 TEST(Trace, ATokenOfTheFullShapeTakesFewLaunchesAndNoByteTwice) {
   const FullShapeTrace trace = trace_full_shape();
-  EXPECT_GT(trace.token.dispatches, 40U);
-  EXPECT_LE(trace.token.dispatches, 270U);
-  EXPECT_LE(trace.token.stages, 265U);
-  EXPECT_NEAR(static_cast<double>(trace.token.weight_bytes), static_cast<double>(trace.least_weight_bytes),
-              0.02 * static_cast<double>(trace.least_weight_bytes));
   EXPECT_NEAR(static_cast<double>(trace.least_weight_bytes), 1.667e9, 0.01e9);
-  EXPECT_GT(trace.chunk.dispatches, trace.token.dispatches);
-  EXPECT_GT(trace.chunk.weight_bytes, 18'000'000'000U);  // every expert is needed
   EXPECT_GT(trace.chunk_rows, 1);
+  ASSERT_EQ(trace.paths.size(), 3U);
+  for (const LaunchCount& path : trace.paths) {
+    SCOPED_TRACE(path.path);
+    EXPECT_GT(path.decode.dispatches, 40U);
+    EXPECT_LE(path.decode.dispatches, 270U);
+    EXPECT_LE(path.decode.stages, 265U);
+    EXPECT_NEAR(static_cast<double>(path.decode.weight_bytes), static_cast<double>(trace.least_weight_bytes),
+                0.02 * static_cast<double>(trace.least_weight_bytes));
+    EXPECT_GT(path.prefill.dispatches, path.decode.dispatches);
+    EXPECT_GT(path.prefill.weight_bytes, 18'000'000'000U);  // every expert is needed
+  }
+  // The same kernels, compiled in two ways.
+  EXPECT_EQ(trace.paths[0].decode, trace.paths[1].decode);
+  EXPECT_EQ(trace.paths[0].prefill, trace.paths[1].prefill);
 }
 
-TEST(Machine, BandwidthIsMeasured) {
+// What a device counts while it works is what was counted without it, in chunks and with the cache's growth behind it.
+TEST(Trace, ADeviceThatRunsCountsTheSame) {
+  LoadedModel model({.device = "emulated"});
+  SamplingParams greedy;
+  greedy.temperature = 0;
+  SpeedTest test(model, {.length = 3, .tokens = 2, .sampling = greedy, .chunk = 2});
+  const Speed speed = test.round();
+  const LaunchCount count = count_launches(model.config(), path_of(model.gpu()->info()), 3, 2, speed.tokens - 1);
+  EXPECT_EQ(speed.prefill, count.prefill);
+  EXPECT_EQ(speed.decode, count.decode);
+  EXPECT_STREQ(count.path, "simdgroup matrices");
+}
+
+TEST(Trace, EveryGpuHasItsPath) {
+  EXPECT_EQ(path_of({.kind = DeviceKind::kCuda}), LaunchPath::kCudaTensorCores);
+  EXPECT_EQ(path_of({.kind = DeviceKind::kMetal}), LaunchPath::kSimdgroupMatrices);
+  EXPECT_EQ(path_of({.kind = DeviceKind::kMetal, .tensor_ops = true}), LaunchPath::kTensorOperations);
+}
+
+TEST(Machine, BandwidthAndMatrixRateAreMeasured) {
   EXPECT_GT(measured_read_bandwidth(1), 1e8);
+  EXPECT_GT(measured_dot_rate(1).value_or(1e10), 1e9);
+  const auto device = make_device(DeviceKind::kEmulated);
+  EXPECT_GT(measured_matrix_rate(*device), 0);
+}
+
+// Each switch is one that changes the engine, and says what it is.
+TEST(Ablation, EveryOptimisationCanBeLeftOut) {
+  for (const Ablation& ablation : gpu_ablations()) {
+    GpuOptions with;
+    if (ablation.both) ablation.both(with);
+    GpuOptions without = with;
+    ablation.turn_off(without);
+    EXPECT_TRUE(!(with == without) || !ablation.overlap || ablation.chunk_off > 0) << ablation.name;
+    EXPECT_FALSE(ablation.lengths.empty()) << ablation.name;
+  }
 }
 
 TEST(Chart, IsADocumentWithEveryPoint) {

@@ -10,6 +10,13 @@ class AttentionStepTest : public KernelTest {
     std::int64_t heads, kv_heads, size, rotary;
   };
 
+  /// How the work is shared out; the result is the same.
+  struct Way {
+    uint packed = 0;  // query heads of a threadgroup; 0: all of a key/value head
+    uint span = 0;    // tokens of a split; 0: shared out
+    bool prepared = false;
+  };
+
   static Doubles turned(const Floats& x, const Floats& weight, const Shape& s, std::int64_t position) {
     Doubles y = rms_norm(x, weight);
     for (std::int64_t i = 0; i < s.rotary / 2; ++i) {
@@ -23,7 +30,8 @@ class AttentionStepTest : public KernelTest {
   static double bf16(double x) { return float(to_bfloat16(float(x))); }
 
   template <typename Step, typename Merge>
-  void run(const Step& step_kernel, const Merge& merge_kernel, const Shape& s, std::int64_t position, uint splits) {
+  void run(const Step& step_kernel, const Merge& merge_kernel, const Shape& s, std::int64_t position, uint splits,
+           const Way& way = {}) {
     const std::int64_t D = s.size, kv_rows = s.kv_heads * D, group = s.heads / s.kv_heads;
     const Floats projected = random(2 * s.heads * D + 2 * kv_rows), q_norm = random_bf16(D), k_norm = random_bf16(D);
     const Floats old_keys = random_bf16(position * kv_rows), old_values = random_bf16(position * kv_rows);
@@ -75,11 +83,22 @@ class AttentionStepTest : public KernelTest {
     const auto keys = cache(old_keys), values = cache(old_values);
     const auto part_o = device_->allocate(s.heads * splits * D * 4), part_ml = device_->allocate(s.heads * splits * 8);
     const auto out = device_->allocate(s.heads * D * 4);
-    device_->dispatch(step_kernel, {.groups = {splits, unsigned(s.kv_heads)}}, projected_buffer->view<float>(),
-                      q_buffer->view<float>(), k_buffer->view<float>(), turns_buffer->view<float>(),
-                      step->view<StepState>(), keys->template view<bfloat>(), values->template view<bfloat>(),
-                      part_o->view<float>(), part_ml->view<float>(),
-                      AttentionStep{uint(s.heads), uint(s.kv_heads), splits, 1e-6F});
+    const uint packed = way.packed > 0 ? way.packed : uint(group);
+    const AttentionStep p{
+        uint(s.heads), uint(s.kv_heads), splits, way.span, packed, way.prepared ? 1U : 0U, {uint(kv_rows), uint(D), 8},
+        1e-6F};
+    const auto prepared = device_->allocate(projected.size() * 4);
+    if (way.prepared) {
+      device_->dispatch(D == 256 ? kernels::attention_prepare_step_256 : kernels::attention_prepare_step_128,
+                        {.groups = {unsigned(s.heads + 2 * s.kv_heads + 3) / 4}}, projected_buffer->view<float>(),
+                        q_buffer->view<float>(), k_buffer->view<float>(), turns_buffer->view<float>(),
+                        step->view<StepState>(), prepared->view<float>(), p);
+    }
+    device_->dispatch(step_kernel, {.groups = {splits, unsigned(s.heads) / packed}},
+                      (way.prepared ? *prepared : *projected_buffer).view<float>(), q_buffer->view<float>(),
+                      k_buffer->view<float>(), turns_buffer->view<float>(), step->view<StepState>(),
+                      keys->template view<bfloat>(), values->template view<bfloat>(), part_o->view<float>(),
+                      part_ml->view<float>(), p);
     device_->dispatch(merge_kernel, {.groups = {unsigned(D / 64), unsigned(s.heads)}}, part_o->view<float>(),
                       part_ml->view<float>(), projected_buffer->view<float>(), out->view<float>(),
                       AttentionMerge{splits});
@@ -101,6 +120,16 @@ TEST_P(AttentionStepTest, TensorCoresKeepFloat32) {
     run(kernels::attention_step_mma_256, kernels::attention_merge_256, {16, 2, 256, 64}, position, 5);
   run(kernels::attention_step_mma_256, kernels::attention_merge_256, {8, 1, 256, 64}, 300, 1);
   run(kernels::attention_step_mma_256, kernels::attention_merge_256, {6, 2, 256, 64}, 70, 40);
+}
+
+TEST_P(AttentionStepTest, MatchesHoweverTheWorkIsSharedOut) {
+  for (const Way& way : {Way{.packed = 1}, Way{.span = 64}, Way{.prepared = true}}) {
+    for (const std::int64_t position : {0, 63, 64, 257}) {
+      run(kernels::attention_step_256, kernels::attention_merge_256, {16, 2, 256, 64}, position, 5, way);
+      run(kernels::attention_step_mma_256, kernels::attention_merge_256, {16, 2, 256, 64}, position, 5, way);
+    }
+    run(kernels::attention_step_128, kernels::attention_merge_128, {6, 2, 128, 32}, 33, 3, way);
+  }
 }
 
 TEST_P(AttentionStepTest, MatchesForOtherShapes) {

@@ -1,4 +1,4 @@
-// Routing and the experts of one row, the three kernels in a row, against double loops.
+// Routing and the experts of one row, the three kernels in a row or in smaller pieces, against double loops.
 #include "kernel_case.h"
 
 namespace lily::test {
@@ -20,7 +20,8 @@ class ExpertsStepTest : public KernelTest {
     for (const auto id : ids) shares.push_back(std::exp(logits[id] - logits[ids[0]]) / total);
   }
 
-  template <typename Route, typename Up, typename Down>
+  /// PARTS: `up` makes one matrix's products, `down` one slot's.
+  template <bool PARTS = false, typename Route, typename Up, typename Down>
   void run(const Route& route, const Up& up, const Down& down, const Shape& s, double tolerance, bool ties = false,
            std::int64_t up_rows = 16) {
     Matrix router = matrix(s.experts + 1, s.hidden, 8);
@@ -67,16 +68,39 @@ class ExpertsStepTest : public KernelTest {
                       su.scales->view<bfloat>(), su.biases->view<bfloat>(), x_buffer->view<float>(),
                       norm_buffer->view<float>(), logits_buffer->view<float>(), shared->view<float>(),
                       RouteStep{uint(s.experts), uint(s.hidden), uint(s.shared), 1e-6F});
-    device_->dispatch(up, {.groups = {unsigned((s.intermediate + up_rows - 1) / up_rows), unsigned(s.count)}},
-                      g.codes->view<uint>(), g.scales->view<bfloat>(), g.biases->view<bfloat>(), u.codes->view<uint>(),
-                      u.scales->view<bfloat>(), u.biases->view<bfloat>(), x_buffer->view<float>(),
-                      norm_buffer->view<float>(), logits_buffer->view<float>(), act->view<float>(),
-                      ExpertsUpStep{uint(s.experts), uint(s.count), uint(s.hidden), uint(s.intermediate), 1e-6F});
-    device_->dispatch(
-        down, {.groups = {tiles(s.hidden)}}, d.codes->view<uint>(), d.scales->view<bfloat>(), d.biases->view<bfloat>(),
-        sd.codes->view<uint>(), sd.scales->view<bfloat>(), sd.biases->view<bfloat>(), logits_buffer->view<float>(),
-        act->view<float>(), shared->view<float>(), x_buffer->view<float>(),
-        ExpertsDownStep{uint(s.experts), uint(s.count), uint(s.hidden), uint(s.intermediate), uint(s.shared)});
+    const ExpertsUpStep up_p{uint(s.experts), uint(s.count), uint(s.hidden), uint(s.intermediate), 1e-6F};
+    const ExpertsDownStep down_p{uint(s.experts), uint(s.count), uint(s.hidden), uint(s.intermediate), uint(s.shared)};
+    const Extent up_groups{unsigned((s.intermediate + up_rows - 1) / up_rows), unsigned(s.count)};
+    if constexpr (PARTS) {
+      const uint values = uint(s.count * s.intermediate);
+      const auto ups = device_->allocate(values * 4), out = device_->allocate((s.count + 1) * s.hidden * 4);
+      const auto product = [&](const MatrixBuffers& w, const Buffer& to) {
+        device_->dispatch(up, {.groups = up_groups}, w.codes->view<uint>(), w.scales->view<bfloat>(),
+                          w.biases->view<bfloat>(), x_buffer->view<float>(), norm_buffer->view<float>(),
+                          logits_buffer->view<float>(), to.view<float>(), up_p);
+      };
+      product(g, *act);
+      product(u, *ups);
+      device_->dispatch(kernels::activate_step_256, {.groups = {(values + 255) / 256}}, act->view<float>(),
+                        ups->view<float>(), values);
+      device_->dispatch(down, {.groups = {tiles(s.hidden), unsigned(s.count + 1)}}, d.codes->view<uint>(),
+                        d.scales->view<bfloat>(), d.biases->view<bfloat>(), sd.codes->view<uint>(),
+                        sd.scales->view<bfloat>(), sd.biases->view<bfloat>(), logits_buffer->view<float>(),
+                        act->view<float>(), shared->view<float>(), out->view<float>(), down_p);
+      device_->dispatch(kernels::experts_combine_step_256, {.groups = {unsigned(s.hidden + 255) / 256}},
+                        logits_buffer->view<float>(), out->view<float>(), x_buffer->view<float>(), down_p);
+      EXPECT_LT(error(download<float>(*x_buffer, s.hidden), expected), tolerance);
+      return;
+    } else {
+      device_->dispatch(up, {.groups = up_groups}, g.codes->view<uint>(), g.scales->view<bfloat>(),
+                        g.biases->view<bfloat>(), u.codes->view<uint>(), u.scales->view<bfloat>(),
+                        u.biases->view<bfloat>(), x_buffer->view<float>(), norm_buffer->view<float>(),
+                        logits_buffer->view<float>(), act->view<float>(), up_p);
+      device_->dispatch(down, {.groups = {tiles(s.hidden)}}, d.codes->view<uint>(), d.scales->view<bfloat>(),
+                        d.biases->view<bfloat>(), sd.codes->view<uint>(), sd.scales->view<bfloat>(),
+                        sd.biases->view<bfloat>(), logits_buffer->view<float>(), act->view<float>(),
+                        shared->view<float>(), x_buffer->view<float>(), down_p);
+    }
     EXPECT_LT(error(download<float>(*logits_buffer, s.experts + 1), logits), tolerance);
     EXPECT_LT(error(download<float>(*x_buffer, s.hidden), expected), tolerance);
   }
@@ -102,6 +126,16 @@ TEST_P(ExpertsStepTest, MatchesAtTheModelsSize) {
   run(kernels::route_step_2048, kernels::experts_up_step_q4_2048, kernels::experts_down_step_q4_512, s, 2e-6);
   run(kernels::route_step_2048_mma, kernels::experts_up_step_q4_2048_mma, kernels::experts_down_step_q4_512_mma, s,
       1e-5, false, 32);
+}
+
+TEST_P(ExpertsStepTest, MatchesInPieces) {
+  for (const Shape& s : {Shape{32, 8, 256, 64, 64}, Shape{9, 8, 64, 128, 64}, Shape{40, 4, 320, 64, 192}})
+    run<true>(kernels::route_step_any, kernels::experts_matrix_step_q4, kernels::experts_slot_step_q4, s, 2e-6);
+  const Shape real{9, 8, 2048, 512, 512};
+  run<true>(kernels::route_step_2048, kernels::experts_matrix_step_q4_2048, kernels::experts_slot_step_q4_512, real,
+            2e-6);
+  run<true>(kernels::route_step_2048_mma, kernels::experts_matrix_step_q4_2048_mma,
+            kernels::experts_slot_step_q4_512_mma, real, 1e-5, false, 32);
 }
 
 LILY_KERNEL_TESTS(ExpertsStepTest);

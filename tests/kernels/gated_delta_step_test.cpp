@@ -47,8 +47,9 @@ class GatedDeltaStepTest : public KernelTest {
     return y;
   }
 
+  /// `whole`: one kernel does it all; else the conv and the norms are a launch before it.
   template <typename Kernel>
-  void run(const Kernel& kernel, const DeltaShape& s, uint first_position) {
+  void run(const Kernel& kernel, const DeltaShape& s, uint first_position, bool whole = true) {
     const Floats taps = random(4 * s.channels()), A_log = random(s.value_heads), dt_bias = random(s.value_heads);
     Floats ring = random(4 * s.channels()), initial = random(s.value_rows() * s.size, 0.1F);
     std::vector<Doubles> inputs(3);
@@ -59,15 +60,25 @@ class GatedDeltaStepTest : public KernelTest {
     Doubles state(initial.begin(), initial.end());
     const auto taps_buffer = upload(taps), A_buffer = upload(A_log), dt_buffer = upload(dt_bias);
     const auto ring_buffer = upload(ring), state_buffer = upload(initial), y = device_->allocate(s.value_rows() * 4);
+    const auto prepared = device_->allocate(s.rows() * 4);
+    const GatedDeltaStep p{uint(s.key_heads), uint(s.value_heads), 1e-6F};
+    const auto launch = [&](const Buffer& projected, const Buffer& step) {
+      if (!whole) {
+        device_->dispatch(s.size == 128 ? kernels::delta_prepare_step_128 : kernels::delta_prepare_step_64,
+                          {.groups = {unsigned(2 * s.key_heads + s.value_heads + 3) / 4}}, projected.view<float>(),
+                          taps_buffer->view<float>(), step.view<StepState>(), ring_buffer->view<float>(),
+                          prepared->view<float>(), p);
+      }
+      device_->dispatch(kernel, {.groups = {unsigned(s.size / 32), unsigned(s.value_heads)}},
+                        (whole ? projected : *prepared).view<float>(), taps_buffer->view<float>(),
+                        A_buffer->view<float>(), dt_buffer->view<float>(), step.view<StepState>(),
+                        ring_buffer->view<float>(), state_buffer->view<float>(), y->view<float>(), p);
+    };
     for (uint position = first_position; position < first_position + 5; ++position) {
       const Floats projected = random(s.rows());
       const Doubles expected = reference(s, projected, taps, A_log, dt_bias, inputs, state);
       const auto projected_buffer = upload(projected), step = upload(std::vector<StepState>{{position, 0, 0}});
-      device_->dispatch(kernel, {.groups = {unsigned(s.size / 32), unsigned(s.value_heads)}},
-                        projected_buffer->view<float>(), taps_buffer->view<float>(), A_buffer->view<float>(),
-                        dt_buffer->view<float>(), step->view<StepState>(), ring_buffer->view<float>(),
-                        state_buffer->view<float>(), y->view<float>(),
-                        GatedDeltaStep{uint(s.key_heads), uint(s.value_heads), 1e-6F});
+      launch(*projected_buffer, *step);
       EXPECT_LT(error(download<float>(*y, s.value_rows()), expected), 3e-6) << "position " << position;
       EXPECT_LT(error(download<float>(*state_buffer, state.size()), state), 3e-6);
     }
@@ -75,11 +86,7 @@ class GatedDeltaStepTest : public KernelTest {
     const auto projected_buffer = upload(random(s.rows())), step = upload(std::vector<StepState>{{9, 0, 1}});
     const auto before = download<float>(*state_buffer, state.size()),
                ring_before = download<float>(*ring_buffer, ring.size());
-    device_->dispatch(kernel, {.groups = {unsigned(s.size / 32), unsigned(s.value_heads)}},
-                      projected_buffer->view<float>(), taps_buffer->view<float>(), A_buffer->view<float>(),
-                      dt_buffer->view<float>(), step->view<StepState>(), ring_buffer->view<float>(),
-                      state_buffer->view<float>(), y->view<float>(),
-                      GatedDeltaStep{uint(s.key_heads), uint(s.value_heads), 1e-6F});
+    launch(*projected_buffer, *step);
     EXPECT_EQ(download<float>(*state_buffer, state.size()), before);
     EXPECT_EQ(download<float>(*ring_buffer, ring.size()), ring_before);
   }
@@ -89,6 +96,11 @@ TEST_P(GatedDeltaStepTest, FollowsTheEquations) {
   run(kernels::gated_delta_step_128, {2, 4, 128}, 5);
   run(kernels::gated_delta_step_64, {1, 1, 64}, 0);
   run(kernels::gated_delta_step_64, {2, 6, 64}, 1022);
+}
+
+TEST_P(GatedDeltaStepTest, FollowsTheEquationsInPieces) {
+  run(kernels::prepared_delta_step_128, {2, 4, 128}, 5, false);
+  run(kernels::prepared_delta_step_64, {2, 6, 64}, 1022, false);
 }
 
 LILY_KERNEL_TESTS(GatedDeltaStepTest);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "checkpoint/checkpoint.h"
 #include "device/device.h"
@@ -110,7 +111,8 @@ TEST_P(GpuModel, PrefillsLikeItDecodes) {
 TEST_P(GpuModel, IsTheSameWithoutItsOptimisations) {
   device_->set_overlap(false);
   GpuOptions plain{.attention_groups = 1, .tokens_on_device = false, .routing_on_device = false};
-  plain.tiles_by_load = plain.chunked_delta = false;
+  plain.packed_heads = plain.coalesced_cache = plain.dequantise_in_products = false;
+  plain.delta_rule = GpuOptions::DeltaRule::kBlockScan;
   const auto plain_ops = make_gpu_ops(*device_, checkpoint_->config(), plain);
   Runner on_cpu(*checkpoint_, *cpu_), on_plain(*checkpoint_, *plain_ops);
   const auto expected = on_cpu.run(kPrompt), found = on_plain.run(kPrompt);
@@ -118,6 +120,52 @@ TEST_P(GpuModel, IsTheSameWithoutItsOptimisations) {
   const std::int32_t next = best(expected);
   EXPECT_LT(largest_difference(on_cpu.run(std::span(&next, 1)), on_plain.run(std::span(&next, 1))), kPrefillTolerance);
   EXPECT_EQ(plain_ops->decode_loop(on_plain.state(), {}), nullptr);
+}
+
+// One at a time, token by token: what is left must still be the model.
+TEST_P(GpuModel, DecodesTheSameWithoutEachOptimisation) {
+  using Change = std::function<void(GpuOptions&)>;
+  const std::pair<const char*, Change> changes[] = {
+      {"experts' gate and up", [](GpuOptions& o) { o.fused_experts_up = false; }},
+      {"experts' down", [](GpuOptions& o) { o.fused_experts_down = false; }},
+      {"queries and keys", [](GpuOptions& o) { o.fused_query_key = false; }},
+      {"recurrent update", [](GpuOptions& o) { o.fused_delta = false; }},
+      {"packed heads", [](GpuOptions& o) { o.packed_heads = false; }},
+      {"the cache's order", [](GpuOptions& o) { o.coalesced_cache = false; }},
+  };
+  const auto prompt = std::span(kPrompt).first(2);
+  Runner on_cpu(*checkpoint_, *cpu_);
+  std::vector<std::vector<float>> expected;
+  for (const std::int32_t token : prompt) expected.push_back(on_cpu.run(std::span(&token, 1)));
+  for (const auto& [what, change] : changes) {
+    GpuOptions options{.attention_groups = 8};
+    change(options);
+    const auto ops = make_gpu_ops(*device_, checkpoint_->config(), options);
+    Runner on_gpu(*checkpoint_, *ops);
+    for (std::size_t i = 0; i < prompt.size(); ++i) {
+      const auto found = on_gpu.run(prompt.subspan(i, 1));
+      EXPECT_LT(largest_difference(expected[i], found), kTolerance) << "without " << what << ", token " << i;
+    }
+  }
+}
+
+// In the other order too, copies on the host are [token][head][dimension].
+TEST_P(GpuModel, CachesOfBothOrdersReadAlikeOnTheHost) {
+  const auto ops = gpu();
+  const auto scattered =
+      make_gpu_ops(*device_, checkpoint_->config(), {.attention_groups = 8, .coalesced_cache = false});
+  Runner a(*checkpoint_, *ops), b(*checkpoint_, *scattered), c(*checkpoint_, *scattered);
+  const auto prompt = std::span(kPrompt).first(2);
+  a.run(prompt);
+  b.run(prompt);
+  const std::size_t bytes = a.state().kv_bytes_per_token() * prompt.size();
+  std::vector<std::byte> from_a(bytes), from_b(bytes), from_c(bytes);
+  a.state().read_kv(0, 2, from_a);
+  b.state().read_kv(0, 2, from_b);
+  EXPECT_EQ(from_a, from_b);
+  c.state().write_kv(0, 2, from_a);
+  c.state().read_kv(0, 2, from_c);
+  EXPECT_EQ(from_a, from_c);
 }
 
 TEST_P(GpuModel, DrawsTheSameTokensOnTheDevice) {

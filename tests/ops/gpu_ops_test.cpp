@@ -88,7 +88,10 @@ class GpuOpsTest : public testing::TestWithParam<std::tuple<DeviceKind, bool>> {
       return reference_tensor(static_cast<std::int64_t>(values.size()) / cols, cols, values);
     });
     const auto cores = std::get<1>(GetParam()) ? GpuOptions::TensorCores::kEmulated : GpuOptions::TensorCores::kNever;
-    const auto ops = make_gpu_ops(*device_, config, {.tensor_cores = cores, .attention_groups = 6});
+    GpuOptions options = options_;
+    options.tensor_cores = cores;
+    options.attention_groups = 6;
+    const auto ops = make_gpu_ops(*device_, config, options);
     const Tensor got = op(*ops, [&](std::span<const float> values, std::int64_t cols, Kind kind) {
       return gpu_tensor(*ops, values, cols, kind);
     });
@@ -106,6 +109,11 @@ class GpuOpsTest : public testing::TestWithParam<std::tuple<DeviceKind, bool>> {
   }
 
   void for_shapes_and_rows(const std::function<void(const ModelConfig&, std::int64_t, const std::string&)>& body) {
+    if (few_) {
+      body(op_cases::demo_shape(), 70, "demo rows 70");
+      body(other_shape(), 33, "other rows 33");
+      return;
+    }
     for (const std::int64_t rows : {2, 7, 33, 70})
       body(op_cases::demo_shape(), rows, fmt::format("demo rows {}", rows));
     for (const std::int64_t rows : {2, 33}) body(other_shape(), rows, fmt::format("other rows {}", rows));
@@ -114,10 +122,18 @@ class GpuOpsTest : public testing::TestWithParam<std::tuple<DeviceKind, bool>> {
     for (const std::int64_t rows : {2, 64}) body(op_cases::full_shape(), rows, fmt::format("full rows {}", rows));
   }
 
+  void project();
+  void project_add();
+  void gated_delta();
+  void attention();
+  void mixture_of_experts();
+
   std::unique_ptr<Device> device_;
+  GpuOptions options_;
+  bool few_ = false;  // few shapes
 };
 
-TEST_P(GpuOpsTest, ProjectNormalisesAndMultiplies) {
+void GpuOpsTest::project() {
   for_shapes_and_rows([&](const ModelConfig& config, std::int64_t rows, const std::string& what) {
     Random random(2);
     const std::int64_t in = config.hidden_size;
@@ -133,7 +149,7 @@ TEST_P(GpuOpsTest, ProjectNormalisesAndMultiplies) {
   });
 }
 
-TEST_P(GpuOpsTest, ProjectAddAdds) {
+void GpuOpsTest::project_add() {
   for_shapes_and_rows([&](const ModelConfig& config, std::int64_t rows, const std::string& what) {
     Random random(3);
     const std::int64_t in = config.value_rows();
@@ -149,7 +165,7 @@ TEST_P(GpuOpsTest, ProjectAddAdds) {
   });
 }
 
-TEST_P(GpuOpsTest, GatedDeltaFollowsTheRecurrence) {
+void GpuOpsTest::gated_delta() {
   for_shapes_and_rows([&](const ModelConfig& config, std::int64_t rows, const std::string& what) {
     Random random(5);
     const op_cases::GatedDeltaCase weights(random, config);
@@ -181,7 +197,7 @@ TEST_P(GpuOpsTest, GatedDeltaFollowsTheRecurrence) {
   });
 }
 
-TEST_P(GpuOpsTest, AttentionIsCausalOverTheWholeTimeline) {
+void GpuOpsTest::attention() {
   for_shapes_and_rows([&](const ModelConfig& config, std::int64_t rows, const std::string& what) {
     for (const std::int64_t before_rows : {2, 130}) {
       if (before_rows == 130 && rows > 33) continue;
@@ -207,7 +223,7 @@ TEST_P(GpuOpsTest, AttentionIsCausalOverTheWholeTimeline) {
   });
 }
 
-TEST_P(GpuOpsTest, MixtureOfExpertsRoutesEveryRow) {
+void GpuOpsTest::mixture_of_experts() {
   for_shapes_and_rows([&](const ModelConfig& config, std::int64_t rows, const std::string& what) {
     Random random(7);
     op_cases::MoeCase weights(random, config);
@@ -224,6 +240,59 @@ TEST_P(GpuOpsTest, MixtureOfExpertsRoutesEveryRow) {
         },
         kTolerance, 1 + rows / 50);
   });
+}
+
+TEST_P(GpuOpsTest, ProjectNormalisesAndMultiplies) {
+  project();
+}
+TEST_P(GpuOpsTest, ProjectAddAdds) {
+  project_add();
+}
+TEST_P(GpuOpsTest, GatedDeltaFollowsTheRecurrence) {
+  gated_delta();
+}
+TEST_P(GpuOpsTest, AttentionIsCausalOverTheWholeTimeline) {
+  attention();
+}
+TEST_P(GpuOpsTest, MixtureOfExpertsRoutesEveryRow) {
+  mixture_of_experts();
+}
+
+TEST_P(GpuOpsTest, ProductsMayTakeWeightsFromMemory) {
+  options_.dequantise_in_products = false;
+  few_ = true;
+  project();
+  project_add();
+  for (const std::int64_t rows : {32, 64, 128}) {
+    options_.expert_tile_rows = rows;
+    mixture_of_experts();
+    if (!std::get<1>(GetParam())) break;  // tiles that only tensor cores have
+  }
+}
+
+TEST_P(GpuOpsTest, TilesOfExpertsMayHaveAnyOfTheirSizes) {
+  few_ = true;
+  for (const std::int64_t rows : {16, 32, 64, 128}) {
+    if (rows > 32 && !std::get<1>(GetParam())) break;
+    options_.expert_tile_rows = rows;
+    mixture_of_experts();
+  }
+}
+
+TEST_P(GpuOpsTest, TheDeltaRuleMayScan) {
+  few_ = true;
+  for (const auto rule : {GpuOptions::DeltaRule::kScan, GpuOptions::DeltaRule::kBlockScan}) {
+    options_.delta_rule = rule;
+    gated_delta();
+  }
+}
+
+TEST_P(GpuOpsTest, AttentionMayReadTheCacheForEachHeadAndInAnotherOrder) {
+  few_ = true;
+  options_.packed_heads = false;
+  attention();
+  options_.coalesced_cache = false;
+  attention();
 }
 
 TEST_P(GpuOpsTest, AllRowsMayGoToTheSameExperts) {

@@ -1,4 +1,4 @@
-// attention_rows on the tensor cores: a threadgroup takes 128 packed rows (some tokens with all query heads of one
+// attention_rows on the tensor cores: a threadgroup takes 128 packed rows (some tokens with query heads of one
 // key/value head), a simdgroup 16 of them; keys come 64 at a time. Scores, weights and sums stay in registers: the
 // scores of a lane are, as they stand, its part of the left operand of the product with the values.
 //
@@ -21,12 +21,12 @@ METAL_FUNC uint place_in_row(uint row, uint chunk) {
 }
 
 template <int D>
-METAL_FUNC void start_cache_rows(device const bfloat* from, uint stride, uint first, uint last, threadgroup bfloat* to,
-                                 uint tid) {
+METAL_FUNC void start_cache_rows(device const bfloat* from, uint token_stride, uint chunk_stride, uint first, uint last,
+                                 threadgroup bfloat* to, uint tid) {
   METAL_PRAGMA_UNROLL
   for (uint i = 0; i < 64 * (D / 8) / 256; ++i) {
     const uint row = tid / (D / 8) + i * (256 / (D / 8)), chunk = tid % (D / 8);
-    start_copy(to + place_in_row<D>(row, chunk), from + ulong(min(first + row, last)) * stride + chunk * 8, true);
+    start_copy(to + place_in_row<D>(row, chunk), from + ulong(min(first + row, last)) * token_stride + ulong(chunk) * chunk_stride, true);
   }
   end_copy_group();
 }
@@ -40,24 +40,25 @@ kernel void attention_rows_mma(device const bfloat* q [[buffer(0)]], device cons
   constexpr uint CHUNKS = D / 8;
   using Memory = AttentionRowsMmaMemory<D>;
   LARGE_SHARED(Memory, mem);
-  const uint per_kv = p.heads / p.kv_heads, tokens = 128 / per_kv, kv_head = group.y, stride = p.kv_heads * D;
+  const uint packed = p.packed, tokens = 128 / packed, first_head = group.y * packed;
+  const uint kv_head = first_head / (p.heads / p.kv_heads), stride = p.cache.token, chunk_stride = p.cache.chunk;
   const uint first_token = ((p.rows + tokens - 1) / tokens - 1 - group.x) * tokens;  // the longest first
   const uint last_key = p.position + min(first_token + tokens, p.rows) - 1, first_newest = p.position + first_token;
-  device const bfloat* head_keys = keys + kv_head * D;
-  device const bfloat* head_values = values + kv_head * D;
+  device const bfloat* head_keys = keys + ulong(kv_head) * p.cache.head;
+  device const bfloat* head_values = values + ulong(kv_head) * p.cache.head;
   METAL_PRAGMA_UNROLL
   for (uint i = 0; i < 128 * CHUNKS / 256; ++i) {
     const uint r = tid / CHUNKS + i * (256 / CHUNKS), chunk = tid % CHUNKS,
-               token = min(first_token + r / per_kv, p.rows - 1);
-    start_copy(mem.q + place_in_row<D>(r, chunk),
-               q + (ulong(token) * p.heads + kv_head * per_kv + r % per_kv) * D + chunk * 8, true);
+               token = min(first_token + r / packed, p.rows - 1);
+    start_copy(mem.q + place_in_row<D>(r, chunk), q + (ulong(token) * p.heads + first_head + r % packed) * D + chunk * 8,
+               true);
   }
-  start_cache_rows<D>(head_keys, stride, 0, last_key, mem.keys, tid);
+  start_cache_rows<D>(head_keys, stride, chunk_stride, 0, last_key, mem.keys, tid);
 
   const uint row = sg * 16 + lane / 4;  // and row + 8
   uint newest[2];
-  newest[0] = first_newest + row / per_kv;
-  newest[1] = first_newest + (row + 8) / per_kv;
+  newest[0] = first_newest + row / packed;
+  newest[1] = first_newest + (row + 8) / packed;
   float acc[CHUNKS][4], top[2] = {-1e30f, -1e30f}, total[2] = {0.f, 0.f};
   METAL_PRAGMA_UNROLL
   for (uint n = 0; n < CHUNKS; ++n) acc[n][0] = acc[n][1] = acc[n][2] = acc[n][3] = 0.f;
@@ -65,7 +66,7 @@ kernel void attention_rows_mma(device const bfloat* q [[buffer(0)]], device cons
   for (uint t = 0; t <= last_key; t += 64) {
     finish_copies<0>();
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    start_cache_rows<D>(head_values, stride, t, last_key, mem.values, tid);
+    start_cache_rows<D>(head_values, stride, chunk_stride, t, last_key, mem.values, tid);
     float s[8][4];
     METAL_PRAGMA_UNROLL
     for (int n = 0; n < 8; ++n) s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0.f;
@@ -119,7 +120,7 @@ kernel void attention_rows_mma(device const bfloat* q [[buffer(0)]], device cons
     }
     finish_copies<0>();
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (t + 64 <= last_key) start_cache_rows<D>(head_keys, stride, t + 64, last_key, mem.keys, tid);
+    if (t + 64 <= last_key) start_cache_rows<D>(head_keys, stride, chunk_stride, t + 64, last_key, mem.keys, tid);
     METAL_PRAGMA_UNROLL
     for (uint k = 0; k < 4; ++k) {
       uint w[4];
@@ -141,8 +142,8 @@ kernel void attention_rows_mma(device const bfloat* q [[buffer(0)]], device cons
   for (int h = 0; h < 2; ++h) {
     total[h] += simd_shuffle_xor(total[h], ushort(1));
     total[h] += simd_shuffle_xor(total[h], ushort(2));
-    const uint r = row + 8 * h, token = min(first_token + r / per_kv, p.rows - 1);
-    device const bfloat* gate = projected + ulong(token) * p.stride + (kv_head * per_kv + r % per_kv) * 2 * D + D;
+    const uint r = row + 8 * h, token = min(first_token + r / packed, p.rows - 1);
+    device const bfloat* gate = projected + ulong(token) * p.stride + (first_head + r % packed) * 2 * D + D;
     METAL_PRAGMA_UNROLL
     for (uint n = 0; n < CHUNKS; ++n) {
       METAL_PRAGMA_UNROLL
@@ -155,9 +156,9 @@ kernel void attention_rows_mma(device const bfloat* q [[buffer(0)]], device cons
   }
   simdgroup_barrier(mem_flags::mem_threadgroup);
   for (uint i = lane; i < 16 * CHUNKS; i += 32) {
-    const uint r = sg * 16 + i / CHUNKS, token = first_token + r / per_kv;
-    if (r < tokens * per_kv && token < p.rows)
-      *(device vec<uint, 4>*)(out + (ulong(token) * p.heads + kv_head * per_kv + r % per_kv) * D + i % CHUNKS * 8) =
+    const uint r = sg * 16 + i / CHUNKS, token = first_token + r / packed;
+    if (r < tokens * packed && token < p.rows)
+      *(device vec<uint, 4>*)(out + (ulong(token) * p.heads + first_head + r % packed) * D + i % CHUNKS * 8) =
           *(threadgroup const vec<uint, 4>*)(mem.q + place_in_row<D>(r, i % CHUNKS));
   }
 }

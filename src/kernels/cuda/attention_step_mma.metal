@@ -22,12 +22,13 @@ METAL_FUNC uint cache_place(uint row, uint chunk) {
 }
 
 // Tokens first .. first + 63 of the `old` ones; those past the end repeat the last, or are zero if there is none.
-METAL_FUNC void start_stage(device const bfloat* keys, device const bfloat* values, uint stride, uint first, uint old,
-                            threadgroup AttentionStepMmaMemory& mem, uint at, uint tid) {
+METAL_FUNC void start_stage(device const bfloat* keys, device const bfloat* values, uint token_stride,
+                            uint chunk_stride, uint first, uint old, threadgroup AttentionStepMmaMemory& mem, uint at,
+                            uint tid) {
   METAL_PRAGMA_UNROLL
   for (uint i = 0; i < kStageTokens / 8; ++i) {
     const uint row = tid / 32 + i * 8, chunk = tid % 32;
-    const ulong from = ulong(old > 0 ? min(first + row, old - 1) : 0u) * stride + chunk * 8;
+    const ulong from = ulong(old > 0 ? min(first + row, old - 1) : 0u) * token_stride + ulong(chunk) * chunk_stride;
     start_copy(mem.keys[at] + cache_place(row, chunk), keys + from, old > 0);
     start_copy(mem.values[at] + cache_place(row, chunk), values + from, old > 0);
   }
@@ -43,45 +44,50 @@ kernel void attention_step_mma(device const float* projected [[buffer(0)]], devi
                                uint sg [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {
   constexpr int D = kHeadSize, N = D / 32;
   LARGE_SHARED(AttentionStepMmaMemory, mem);
-  const uint kv_head = group.y, split = group.x, per_kv = p.heads / p.kv_heads, stride = p.kv_heads * D;
+  const uint split = group.x, packed = p.packed, first_head = group.y * packed, per_kv = p.heads / p.kv_heads;
+  const uint kv_head = first_head / per_kv, stride = p.cache.token, chunk_stride = p.cache.chunk;
   const uint position = step->position, tokens = position + 1;
-  const uint span = ((tokens + p.splits - 1) / p.splits + 15) / 16 * 16;
+  const uint span = ((p.span > 0 ? p.span : (tokens + p.splits - 1) / p.splits) + 15) / 16 * 16;
   const uint begin = min(split * span, tokens), end = min(begin + span, tokens);
   const bool has_new = begin < end && end == tokens;
-  device const bfloat* head_keys = keys + kv_head * D;
-  device const bfloat* head_values = values + kv_head * D;
+  device const bfloat* head_keys = keys + ulong(kv_head) * p.cache.head;
+  device const bfloat* head_values = values + ulong(kv_head) * p.cache.head;
   const uint stages = (end - begin + kStageTokens - 1) / kStageTokens;
   METAL_PRAGMA_UNROLL
   for (uint s = 0; s < 2; ++s) {
-    if (s < stages) start_stage(head_keys, head_values, stride, begin + s * kStageTokens, position, mem, s, tid);
+    if (s < stages)
+      start_stage(head_keys, head_values, stride, chunk_stride, begin + s * kStageTokens, position, mem, s, tid);
     end_copy_group();
   }
   wait_for_inputs();
 
   device const float* turn = turns + ulong(position) * ROTARY;
   float v[N];
-  if (sg < per_kv) {
-    read_floats<N>(projected + (kv_head * per_kv + sg) * 2 * D + lane * N, v);
-    norm_and_rope<D, ROTARY>(v, q_norm, turn, p.eps, lane);
+  if (sg < packed) {
+    read_floats<N>(projected + (first_head + sg) * 2 * D + lane * N, v);
+    if (p.prepared == 0) norm_and_rope<D, ROTARY>(v, q_norm, turn, p.eps, lane);
   }
   METAL_PRAGMA_UNROLL
   for (int i = 0; i < N; ++i) {
-    const float scaled = sg < per_kv ? v[i] * rsqrt(float(D)) * 1.44269504f : 0.f;
+    const float scaled = sg < packed ? v[i] * rsqrt(float(D)) * 1.44269504f : 0.f;
     const bfloat high = bfloat(scaled);
     mem.q[0][sg][lane * N + i] = high;
     mem.q[1][sg][lane * N + i] = bfloat(scaled - float(high));
   }
   if (has_new && sg == 0) {
     device const float* k_row = projected + p.heads * 2 * D + kv_head * D;
-    const ulong place = ulong(position) * stride + kv_head * D + lane * N;
+    const ulong place = ulong(position) * stride + cache_offset(p.cache.head, chunk_stride, kv_head, lane * N);
     float value[N];
     read_floats<N>(k_row + lane * N, v);
     read_floats<N>(k_row + p.kv_heads * D + lane * N, value);
-    norm_and_rope<D, ROTARY>(v, k_norm, turn, p.eps, lane);
+    if (p.prepared == 0) norm_and_rope<D, ROTARY>(v, k_norm, turn, p.eps, lane);
+    const bool keeps = first_head % per_kv == 0;  // the others of the head need it too
     METAL_PRAGMA_UNROLL
     for (int i = 0; i < N; ++i) {
-      keys[place + i] = mem.new_key[lane * N + i] = bfloat(v[i]);
-      values[place + i] = mem.new_value[lane * N + i] = bfloat(value[i]);
+      mem.new_key[lane * N + i] = bfloat(v[i]);
+      mem.new_value[lane * N + i] = bfloat(value[i]);
+      if (keeps) keys[place + i] = bfloat(v[i]);
+      if (keeps) values[place + i] = bfloat(value[i]);
     }
   }
 
@@ -162,7 +168,8 @@ kernel void attention_step_mma(device const float* projected [[buffer(0)]], devi
       }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (s + 2 < stages) start_stage(head_keys, head_values, stride, first + 2 * kStageTokens, position, mem, at, tid);
+    if (s + 2 < stages) 
+      start_stage(head_keys, head_values, stride, chunk_stride, first + 2 * kStageTokens, position, mem, at, tid);
     end_copy_group();
   }
   finish_copies<0>();
@@ -182,7 +189,7 @@ kernel void attention_step_mma(device const float* projected [[buffer(0)]], devi
   for (uint i = 0; i < D / 32; ++i) METAL_PRAGMA_UNROLL
   for (uint j = 0; j < 4; ++j) all[(sg % 4 * D + first_dim + i * 16 + g + j / 2 * 8) * 8 + pair + j % 2] = o[i][j];
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  for (uint h = 0; h < per_kv; ++h) {
+  for (uint h = 0; h < packed; ++h) {
     float top = mem.m[0][h], sum = 0.f, total = 0.f;
     METAL_PRAGMA_UNROLL
     for (int k = 1; k < 4; ++k) top = max(top, mem.m[k][h]);
@@ -192,7 +199,7 @@ kernel void attention_step_mma(device const float* projected [[buffer(0)]], devi
       sum += weight * all[(k * D + tid) * 8 + h];
       total += weight * mem.l[k][h];
     }
-    const uint place = (kv_head * per_kv + h) * p.splits + split;
+    const uint place = (first_head + h) * p.splits + split;
     part_o[ulong(place) * D + tid] = sum;
     if (tid == 0) {
       part_ml[2 * place] = top;

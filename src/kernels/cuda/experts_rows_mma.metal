@@ -2,7 +2,11 @@
 #include "../experts_rows.h"
 #include "gemm_mma.h"
 
-template <int BM>
+using ExpandedExperts128 = GemmMmaMemory<128, 16>;
+using ExpandedExperts64 = GemmMmaMemory<64, 16>;
+using ExpandedExperts32 = GemmMmaMemory<32, 16>;
+
+template <int BM, int BITS>
 kernel void experts_up_rows_mma(
     device const uint* gate_codes [[buffer(0)]], device const bfloat* gate_scales [[buffer(1)]],
     device const bfloat* gate_biases [[buffer(2)]], device const uint* up_codes [[buffer(3)]],
@@ -14,7 +18,7 @@ kernel void experts_up_rows_mma(
     device const bfloat* n [[buffer(14)]], device bfloat* act [[buffer(15)]], constant ExpertsRows& p [[buffer(16)]],
     uint3 group [[threadgroup_position_in_grid]], uint tid [[thread_index_in_threadgroup]],
     uint sg [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {
-  using Memory = GemmMmaMemory<BM>;
+  using Memory = typename GemmMma<BM, BITS, false>::Memory;
   LARGE_SHARED(Memory, mem);
   const ExpertTile tile = tiles[group.y];
   const bool is_shared = tile.expert == p.plan.experts;
@@ -28,11 +32,11 @@ kernel void experts_up_rows_mma(
   }
   const QuantizedRows gate =
       is_shared ? quantized_rows(shared_gate_codes, shared_gate_scales, shared_gate_biases, width, p.hidden)
-                : expert_matrix(gate_codes, gate_scales, gate_biases, tile.expert, width, p.hidden);
+                : expert_matrix<BITS>(gate_codes, gate_scales, gate_biases, tile.expert, width, p.hidden);
   const QuantizedRows up = is_shared
                                ? quantized_rows(shared_up_codes, shared_up_scales, shared_up_biases, width, p.hidden)
-                               : expert_matrix(up_codes, up_scales, up_biases, tile.expert, width, p.hidden);
-  using Gemm = GemmMma<BM, 4, true>;
+                               : expert_matrix<BITS>(up_codes, up_scales, up_biases, tile.expert, width, p.hidden);
+  using Gemm = GemmMma<BM, BITS, true>;
   Gemm gemm;
   gemm.run(n, p.hidden, gate, up, first_column, mem, tid, sg, lane);
   METAL_PRAGMA_UNROLL
@@ -51,11 +55,15 @@ kernel void experts_up_rows_mma(
     }
   }
 }
-ENTRY_LARGE(experts_up_rows_q4_mma_128, 256, 2, GemmMmaMemory<128>, experts_up_rows_mma<128>)
-ENTRY_LARGE(experts_up_rows_q4_mma_64, 256, 2, GemmMmaMemory<64>, experts_up_rows_mma<64>)
-ENTRY_LARGE(experts_up_rows_q4_mma_32, 256, 3, GemmMmaMemory<32>, experts_up_rows_mma<32>)
+ENTRY_LARGE(experts_up_rows_q4_mma_128, 256, 2, GemmMmaMemory<128>, experts_up_rows_mma<128, 4>)
+ENTRY_LARGE(experts_up_rows_q4_mma_64, 256, 2, GemmMmaMemory<64>, experts_up_rows_mma<64, 4>)
+ENTRY_LARGE(experts_up_rows_q4_mma_32, 256, 3, GemmMmaMemory<32>, experts_up_rows_mma<32, 4>)
+ENTRY_LARGE(experts_up_rows_q4_mma_16, 256, 3, GemmMmaMemory<16>, experts_up_rows_mma<16, 4>)
+ENTRY_LARGE(experts_up_rows_bf16_mma_128, 256, 2, ExpandedExperts128, experts_up_rows_mma<128, 16>)
+ENTRY_LARGE(experts_up_rows_bf16_mma_64, 256, 2, ExpandedExperts64, experts_up_rows_mma<64, 16>)
+ENTRY_LARGE(experts_up_rows_bf16_mma_32, 256, 3, ExpandedExperts32, experts_up_rows_mma<32, 16>)
 
-template <int BM>
+template <int BM, int BITS>
 kernel void experts_down_rows_mma(device const uint* codes [[buffer(0)]], device const bfloat* scales [[buffer(1)]],
                                   device const bfloat* biases [[buffer(2)]],
                                   device const uint* shared_codes [[buffer(3)]],
@@ -66,7 +74,7 @@ kernel void experts_down_rows_mma(device const uint* codes [[buffer(0)]], device
                                   uint3 group [[threadgroup_position_in_grid]],
                                   uint tid [[thread_index_in_threadgroup]], uint sg [[simdgroup_index_in_threadgroup]],
                                   uint lane [[thread_index_in_simdgroup]]) {
-  using Memory = GemmMmaMemory<BM>;
+  using Memory = typename GemmMma<BM, BITS, false>::Memory;
   LARGE_SHARED(Memory, mem);
   const ExpertTile tile = tiles[group.y];
   const bool is_shared = tile.expert == p.plan.experts;
@@ -74,8 +82,8 @@ kernel void experts_down_rows_mma(device const uint* codes [[buffer(0)]], device
   if (tile.rows == 0) return;
   if (tid < BM) mem.rows[tid] = tid < tile.rows ? tile.first + tid : kNoOperandRow;
   const QuantizedRows w = is_shared ? quantized_rows(shared_codes, shared_scales, shared_biases, p.hidden, width)
-                                    : expert_matrix(codes, scales, biases, tile.expert, p.hidden, width);
-  using Gemm = GemmMma<BM, 4, false>;
+                                    : expert_matrix<BITS>(codes, scales, biases, tile.expert, p.hidden, width);
+  using Gemm = GemmMma<BM, BITS, false>;
   Gemm gemm;
   gemm.run(act, p.stride, w, w, first_column, mem, tid, sg, lane);
   METAL_PRAGMA_UNROLL
@@ -93,6 +101,10 @@ kernel void experts_down_rows_mma(device const uint* codes [[buffer(0)]], device
     }
   }
 }
-ENTRY_LARGE(experts_down_rows_q4_mma_128, 256, 2, GemmMmaMemory<128>, experts_down_rows_mma<128>)
-ENTRY_LARGE(experts_down_rows_q4_mma_64, 256, 2, GemmMmaMemory<64>, experts_down_rows_mma<64>)
-ENTRY_LARGE(experts_down_rows_q4_mma_32, 256, 3, GemmMmaMemory<32>, experts_down_rows_mma<32>)
+ENTRY_LARGE(experts_down_rows_q4_mma_128, 256, 2, GemmMmaMemory<128>, experts_down_rows_mma<128, 4>)
+ENTRY_LARGE(experts_down_rows_q4_mma_64, 256, 2, GemmMmaMemory<64>, experts_down_rows_mma<64, 4>)
+ENTRY_LARGE(experts_down_rows_q4_mma_32, 256, 3, GemmMmaMemory<32>, experts_down_rows_mma<32, 4>)
+ENTRY_LARGE(experts_down_rows_q4_mma_16, 256, 3, GemmMmaMemory<16>, experts_down_rows_mma<16, 4>)
+ENTRY_LARGE(experts_down_rows_bf16_mma_128, 256, 2, ExpandedExperts128, experts_down_rows_mma<128, 16>)
+ENTRY_LARGE(experts_down_rows_bf16_mma_64, 256, 2, ExpandedExperts64, experts_down_rows_mma<64, 16>)
+ENTRY_LARGE(experts_down_rows_bf16_mma_32, 256, 3, ExpandedExperts32, experts_down_rows_mma<32, 16>)

@@ -1,4 +1,5 @@
-// out = A W^T for many rows and a quantised W on the tensor cores: 8 simdgroups make BM rows by 128 columns of out.
+// out = A W^T for many rows and a quantised W on the tensor cores: 8 simdgroups make BM rows by 128 columns of out. BITS
+// 16: W is bf16 in operand order already (expand_weights), and its rows are copied to where codes would be made bf16.
 //
 // A (operand order) and W's codes come into threadgroup memory by copies that run kDepth - 1 steps of 64 columns ahead,
 // codes one more; the codes of the next step become bf16 there while this step is multiplied. One barrier a step. A
@@ -20,13 +21,19 @@ struct GemmDepth {
   static constant constexpr int kDepth = BM == 64 ? 4 : 3;
 };
 
-template <int BM>
+template <int BM, int BITS = 4>
 struct GemmMmaMemory {
   bfloat a[GemmDepth<BM>::kDepth][BM * 64];
   bfloat b[2][128 * 64];
   vec<uint, 4> codes[GemmDepth<BM>::kDepth + 1][256];
   bfloat scales[2][2][128][8];  // of 8 steps, twice: scales, biases
   uint rows[BM];                // of A
+};
+template <int BM>
+struct GemmMmaMemory<BM, 16> {
+  bfloat a[GemmDepth<BM>::kDepth][BM * 64];
+  bfloat b[GemmDepth<BM>::kDepth][128 * 64];
+  uint rows[BM];
 };
 
 METAL_FUNC uint swizzled(uint row, uint chunk) {
@@ -35,13 +42,17 @@ METAL_FUNC uint swizzled(uint row, uint chunk) {
 
 template <int BM, int BITS, bool PAIRED>
 struct GemmMma {
-  static constant constexpr int kRowWarps = BM == 32 ? 1 : 2;
+  static constant constexpr int kRowWarps = BM <= 32 ? 1 : 2;
   static constant constexpr int kColumnWarps = 8 / kRowWarps;
   static constant constexpr int kM = BM / kRowWarps / 16;     // 16-row pieces of a simdgroup
   static constant constexpr int kN = 128 / kColumnWarps / 8;  // 8-column pieces, an even number
-  static constant constexpr int kCopies = BM / 32;            // a thread, of A, in a step
+  static constant constexpr int kCopies = (BM + 31) / 32;     // a thread, of A, in a step
 
   static constant constexpr int kDepth = GemmDepth<BM>::kDepth;
+  static constant constexpr bool kBf16 = BITS == 16;
+  static constant constexpr int kStages = kBf16 ? kDepth : 2;  // of b
+  static constant constexpr uint kLead = kBf16 ? 0 : 1;        // steps that codes come ahead of their rows of A
+  using Memory = GemmMmaMemory<BM, kBf16 ? 16 : 4>;
 
   float acc[kM][kN][4];
   device const uint* code_row;  // of W, from the thread's columns on
@@ -54,16 +65,22 @@ struct GemmMma {
   }
 
   // 8-bit codes (the router's) go through registers when they are needed; they are few.
-  METAL_FUNC void start_codes(threadgroup vec<uint, 4>* to, uint step, uint tid) {
-    if (BITS == 4) start_copy<16>(to + tid, code_row + step * 8);
+  METAL_FUNC void start_codes(threadgroup Memory& mem, uint step, uint tid) {
+    if constexpr (BITS == 4) start_copy<16>(&mem.codes[step % (kDepth + 1)][tid], code_row + step * 8);
+    if constexpr (kBf16) {
+      METAL_PRAGMA_UNROLL
+      for (uint i = 0; i < 4; ++i)
+        start_copy<16>(mem.b[step % kDepth] + swizzled(tid / 2, tid % 2 * 4 + i), code_row + step * 32 + i * 4);
+    }
   }
   // Scales or biases of 8 steps from `step` on; rows whose length is no multiple of 16 bytes go without.
-  METAL_FUNC void start_scales(threadgroup GemmMmaMemory<BM>& mem, uint step, bool whole, uint tid) {
-    if (whole)
-      start_copy<16>(&mem.scales[step / 8 % 2][tid % 2][tid / 2][0], (tid % 2 == 0 ? scale_row : bias_row) + step);
+  METAL_FUNC void start_scales(threadgroup Memory& mem, uint step, bool whole, uint tid) {
+    if constexpr (!kBf16)
+      if (whole)
+        start_copy<16>(&mem.scales[step / 8 % 2][tid % 2][tid / 2][0], (tid % 2 == 0 ? scale_row : bias_row) + step);
   }
 
-  METAL_FUNC void put_codes(threadgroup GemmMmaMemory<BM>& mem, uint step, bool whole, uint tid) {
+  METAL_FUNC void put_codes(threadgroup Memory& mem, uint step, bool whole, uint tid) {
     const uint row = tid / 2, at = step / 8 % 2;
     const bfloat scale = whole ? mem.scales[at][0][row][step % 8] : scale_row[step];
     const bfloat bias = whole ? mem.scales[at][1][row][step % 8] : bias_row[step];
@@ -86,6 +103,7 @@ struct GemmMma {
     METAL_PRAGMA_UNROLL
     for (int i = 0; i < kCopies; ++i) {
       const uint r = tid / 8 + 32 * i;
+      if (BM < 32 && r >= BM) continue;
       const bool valid = rows[i] != kNoOperandRow;
       start_copy(to + swizzled(r, tid % 8), a + ulong(valid ? rows[i] : 0u) * a_stride + k0 + tid % 8 * 8, valid);
     }
@@ -112,7 +130,7 @@ struct GemmMma {
 
   // mem.rows are set; w2 is used if PAIRED.
   METAL_FUNC void run(device const bfloat* a, uint a_stride, QuantizedRows w, QuantizedRows w2, uint first_column,
-                      threadgroup GemmMmaMemory<BM>& mem, uint tid, uint sg, uint lane) {
+                      threadgroup Memory& mem, uint tid, uint sg, uint lane) {
     METAL_PRAGMA_UNROLL
     for (int m = 0; m < kM; ++m) METAL_PRAGMA_UNROLL
     for (int n = 0; n < kN; ++n) METAL_PRAGMA_UNROLL
@@ -120,7 +138,7 @@ struct GemmMma {
     threadgroup_barrier(mem_flags::mem_threadgroup);
     uint rows[kCopies];
     METAL_PRAGMA_UNROLL
-    for (int i = 0; i < kCopies; ++i) rows[i] = mem.rows[tid / 8 + 32 * i];
+    for (int i = 0; i < kCopies; ++i) rows[i] = mem.rows[BM < 32 ? tid / 8 % BM : tid / 8 + 32 * i];
     const uint j = tid / 2, row = min(weight_row(j, first_column), w.rows - 1), steps = w.columns / 64;
     const QuantizedRows own = PAIRED && j / 8 % 2 == 1 ? w2 : w;
     code_row = own.codes + (ulong(row) * w.columns + tid % 2 * 32) * BITS / 32;
@@ -131,25 +149,26 @@ struct GemmMma {
     for (uint step = 0; step < kDepth - 1; ++step) {
       if (step == 0) {
         start_scales(mem, 0, whole, tid);
-        start_codes(mem.codes[0], 0, tid);
+        if (!kBf16) start_codes(mem, 0, tid);
       }
       if (step < steps) start_rows(a, a_stride, rows, mem.a[step], step * 64, tid);
-      if (step + 1 < steps) start_codes(mem.codes[step + 1], step + 1, tid);
+      if (step + kLead < steps) start_codes(mem, step + kLead, tid);
       end_copy_group();
     }
     finish_copies<kDepth - 2>();
     threadgroup_barrier(mem_flags::mem_threadgroup);  // scales are brought by others
-    put_codes(mem, 0, whole, tid);
+    if constexpr (!kBf16) put_codes(mem, 0, whole, tid);
     for (uint step = 0; step < steps; ++step) {
       finish_copies<kDepth - 2>();  // up to this step's rows and the next one's codes
       threadgroup_barrier(mem_flags::mem_threadgroup);
       const uint ahead = step + kDepth - 1;
       if (step % 8 == 0 && step + 8 < steps) start_scales(mem, step + 8, whole, tid);
       if (ahead < steps) start_rows(a, a_stride, rows, mem.a[ahead % kDepth], ahead * 64, tid);
-      if (ahead + 1 < steps) start_codes(mem.codes[(ahead + 1) % (kDepth + 1)], ahead + 1, tid);
+      if (ahead + kLead < steps) start_codes(mem, ahead + kLead, tid);
       end_copy_group();
-      if (step + 1 < steps) put_codes(mem, step + 1, whole, tid);
-      multiply(mem.a[step % kDepth], mem.b[step % 2], sg, lane);
+      if constexpr (!kBf16)
+        if (step + 1 < steps) put_codes(mem, step + 1, whole, tid);
+      multiply(mem.a[step % kDepth], mem.b[step % kStages], sg, lane);
     }
   }
 

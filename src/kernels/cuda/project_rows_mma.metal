@@ -8,7 +8,7 @@ kernel void project_rows_mma(device const uint* codes [[buffer(0)]], device cons
                              device Out* out [[buffer(4)]], constant ProjectRows& p [[buffer(5)]],
                              uint3 group [[threadgroup_position_in_grid]], uint tid [[thread_index_in_threadgroup]],
                              uint sg [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {
-  using Memory = GemmMmaMemory<BM>;
+  using Memory = typename GemmMma<BM, BITS, false>::Memory;
   LARGE_SHARED(Memory, mem);
   const uint first_row = group.y * BM, first_column = group.x * 128;
   if (tid < BM) mem.rows[tid] = first_row + tid < p.rows ? first_row + tid : kNoOperandRow;
@@ -41,3 +41,11 @@ ENTRY_LARGE(project_rows_q8_float_mma_128, 256, 2, GemmMmaMemory<128>, project_r
 ENTRY_LARGE(project_rows_q8_float_mma_32, 256, 3, GemmMmaMemory<32>, project_rows_mma<32, 8, float, false>)
 ENTRY_LARGE(project_add_rows_q4_mma_128, 256, 2, GemmMmaMemory<128>, project_rows_mma<128, 4, float, true>)
 ENTRY_LARGE(project_add_rows_q4_mma_32, 256, 3, GemmMmaMemory<32>, project_rows_mma<32, 4, float, true>)
+using ExpandedMemory128 = GemmMmaMemory<128, 16>;
+using ExpandedMemory32 = GemmMmaMemory<32, 16>;
+ENTRY_LARGE(project_rows_bf16_mma_128, 256, 2, ExpandedMemory128, project_rows_mma<128, 16, bfloat, false>)
+ENTRY_LARGE(project_rows_bf16_mma_32, 256, 3, ExpandedMemory32, project_rows_mma<32, 16, bfloat, false>)
+ENTRY_LARGE(project_rows_bf16_float_mma_128, 256, 2, ExpandedMemory128, project_rows_mma<128, 16, float, false>)
+ENTRY_LARGE(project_rows_bf16_float_mma_32, 256, 3, ExpandedMemory32, project_rows_mma<32, 16, float, false>)
+ENTRY_LARGE(project_add_rows_bf16_mma_128, 256, 2, ExpandedMemory128, project_rows_mma<128, 16, float, true>)
+ENTRY_LARGE(project_add_rows_bf16_mma_32, 256, 3, ExpandedMemory32, project_rows_mma<32, 16, float, true>)

@@ -5,6 +5,7 @@
 #define STEP_SHARED LARGE_SHARED
 
 #include "../experts_down_step.h"
+#include "../experts_parts_step.h"
 #include "../experts_up_step.h"
 #include "../project_add_step.h"
 #include "../project_step.h"
@@ -19,6 +20,8 @@ using ProjectAddMma = ProjectAddMemory<ThinTile, 16>;
 using RouteMma = RouteMemory<RouterTile::Stage, 16, 16>;
 using ExpertsUpMma = ExpertsUpMemory<ExpertsTile, 16>;
 using ExpertsDownMma = ExpertsDownMemory<ThinTile, 18>;
+using ExpertsMatrixMma = ExpertsUpMemory<ExpertsTile, 8>;
+using ExpertsSlotMma = ExpertsDownMemory<ThinTile, 2>;
 
 // A launch that starts beside the one before it is put where there is room, two threadgroups on one multiprocessor and
 // none on the next. Of those that take more than half of its memory (228 KiB, 1 of them for each threadgroup) one fits,
@@ -39,4 +42,6 @@ ENTRY_PREFETCH_LARGE(gated_project_add_step_q4_4096_mma, 512, 2, ProjectAddSprea
                      project_add_step<ThinTile, 4096, 16, 128>)
 ENTRY_PREFETCH_LARGE(route_step_2048_mma, 512, 2, RouteMma, route_step<RouterTile, ThinTile, 2048, 16>)
 ENTRY_PREFETCH_LARGE(experts_up_step_q4_2048_mma, 512, 2, ExpertsUpSpread, experts_up_step<ExpertsTile, 2048, 16>)
+ENTRY_LARGE(experts_matrix_step_q4_2048_mma, 256, 4, ExpertsMatrixMma, experts_matrix_step<ExpertsTile, 2048, 8>)
+ENTRY_LARGE(experts_slot_step_q4_512_mma, 64, 8, ExpertsSlotMma, experts_slot_step<ThinTile, 512, 2>)
 ENTRY_PREFETCH_LARGE(experts_down_step_q4_512_mma, 576, 2, ExpertsDownMma, experts_down_step<ThinTile, 512, 18>)

@@ -32,6 +32,7 @@ Kernels make_kernels(std::int64_t bit) {
   fill_integer_tile_kernels(kernels);
   fill_delta_kernels(kernels);
   fill_attention_kernels(kernels);
+  fill_rate_kernels(kernels);
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   return kernels;
 }

@@ -12,5 +12,6 @@ void fill_integer_row_kernels(Kernels& kernels);
 void fill_integer_tile_kernels(Kernels& kernels);
 void fill_delta_kernels(Kernels& kernels);
 void fill_attention_kernels(Kernels& kernels);
+void fill_rate_kernels(Kernels& kernels);
 
 }  // namespace lily::cpu

@@ -133,6 +133,9 @@ struct Kernels {
   void (*attend)(const AttendCall& call);
   /// Rounded to nearest; beyond the largest float16, that.
   void (*to_float16)(const float* x, std::int64_t n, std::uint16_t* out);
+  /// Multiplies and adds bytes, nothing else; returns how many multiplications and additions that were. Absent where
+  /// there are no vectors.
+  double (*dot_loop)(std::int64_t passes);
 };
 
 /// Names of the instruction sets that this CPU can run, best first, "portable" last.

@@ -162,7 +162,7 @@ std::unique_ptr<SequenceState> GpuOps::new_state(std::int64_t capacity) {
     device_.write(*turns_, 0, std::as_bytes(std::span(table)));
     turns_positions_ = capacity;
   }
-  return std::make_unique<State>(device_, config_, capacity, turns_);
+  return std::make_unique<State>(device_, config_, capacity, turns_, options_.coalesced_cache);
 }
 
 Tensor GpuOps::tensor(std::int64_t rows, std::int64_t cols) {

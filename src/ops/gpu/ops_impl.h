@@ -60,7 +60,19 @@ class GpuOps final : public Ops {
   void attention_step(const Tensor& projected, const AttentionWeights& weights, std::int64_t layer,
                       const Segment& segment, Tensor& out);
   void experts_step(const MoeWeights& weights, Tensor& x);
-  std::int64_t attention_splits(std::int64_t room) const;
+  struct Splits {
+    std::int64_t count, span;  // span 0: the tokens shared out
+  };
+  Splits attention_splits(std::int64_t room) const;
+
+  void gated_delta_parts_step(const Tensor& projected, const GatedDeltaWeights& weights, std::int64_t layer,
+                              const Segment& segment, Tensor& out);
+  void experts_up_step(const MoeWeights& weights, View<float> x, View<float> logits, View<float> act);
+  void experts_down_step(const MoeWeights& weights, View<float> x, View<float> logits, View<float> act,
+                         View<float> shared);
+  std::int64_t packed_heads() const;
+  bool real_experts() const;
+  std::size_t chosen_bytes(const Matrix& stack) const;
 
   // ---- many rows ----
   View<const std::uint32_t> token_ids(std::span<const std::int32_t> tokens);
@@ -74,6 +86,8 @@ class GpuOps final : public Ops {
   void attention_rows(const Tensor& projected, const AttentionWeights& weights, std::int64_t layer, Batch batch,
                       Tensor& out);
   void experts_rows(const MoeWeights& weights, Tensor& x);
+  std::int64_t expert_tile_rows(std::int64_t load) const;
+  struct ExpandedMatrix expanded(const Matrix& matrix);
   void route_on_host(const ExpertRows& plan, const Buffer& ids, Buffer& tiles, Buffer& pair_at, Buffer& position_of);
 
   Device& device_;

@@ -41,28 +41,43 @@ std::shared_ptr<Buffer> GpuOps::normed_rows(const Tensor& x, const Vector& norm)
   return n;
 }
 
+/// The matrix as products of many rows take it: its codes, or bf16 made of them just before.
+ExpandedMatrix GpuOps::expanded(const Matrix& m) {
+  if (options_.dequantise_in_products) return {nullptr, views(m)};
+  const std::size_t values = m.scales->size() / 2 * 64;
+  ExpandedMatrix whole{pool_->take(values * 2), views(m)};
+  device_.dispatch(m.bits == 4 ? kernels::expand_weights_q4 : kernels::expand_weights_q8,
+                   {.groups = {static_cast<unsigned>((values / 8 + 255) / 256)}}, whole.views.codes, whole.views.scales,
+                   whole.views.biases, whole.weights->view<uint>(), static_cast<uint>(values / 8));
+  whole.views.codes = whole.weights->view<uint>();
+  return whole;
+}
+
 void GpuOps::project_rows(const Tensor& x, const Vector& norm, const Matrix& weight, Tensor& out) {
   LILY_CHECK(weight.bits == 4);
   const auto n = normed_rows(x, norm);
   give_memory(out, Format::kBFloat16);
-  const bool flat = x.rows <= kFlatRows;
+  const bool flat = x.rows <= kFlatRows, codes = options_.dequantise_in_products;
   const Tiling tiling = !mma_ ? kTiling : flat ? kFlatMmaTiling : kMmaTiling;
-  const auto& entry = !mma_  ? kernels::project_rows_q4
-                      : flat ? kernels::project_rows_q4_mma_32
-                             : kernels::project_rows_q4_mma_128;
-  const MatrixViews w = views(weight);
+  const auto& entry = !mma_  ? (codes ? kernels::project_rows_q4 : kernels::project_rows_bf16)
+                      : flat ? (codes ? kernels::project_rows_q4_mma_32 : kernels::project_rows_bf16_mma_32)
+                             : (codes ? kernels::project_rows_q4_mma_128 : kernels::project_rows_bf16_mma_128);
+  const ExpandedMatrix matrix = expanded(weight);
+  const MatrixViews& w = matrix.views;
   device_.dispatch(entry, {.groups = tiling.groups(x.rows, weight.out), .weight_bytes = weight.bytes()}, w.codes,
                    w.scales, w.biases, n->view<bfloat>(), activations(out).buffer->view<bfloat>(),
                    ProjectRows{u32(x.rows), u32(weight.out), u32(weight.in)});
 }
 
 void GpuOps::router_rows(const Buffer& n, const Matrix& router, std::int64_t rows, const Buffer& logits) {
-  const bool flat = rows <= kFlatRouterRows;
+  const bool flat = rows <= kFlatRouterRows, codes = options_.dequantise_in_products;
   const Tiling tiling = !mma_ ? kTiling : flat ? kFlatMmaTiling : kMmaTiling;
-  const auto& entry = !mma_  ? kernels::project_rows_q8_float
-                      : flat ? kernels::project_rows_q8_float_mma_32
-                             : kernels::project_rows_q8_float_mma_128;
-  const MatrixViews w = views(router);
+  const auto& entry = !mma_ ? (codes ? kernels::project_rows_q8_float : kernels::project_rows_bf16_float)
+                      : flat
+                          ? (codes ? kernels::project_rows_q8_float_mma_32 : kernels::project_rows_bf16_float_mma_32)
+                          : (codes ? kernels::project_rows_q8_float_mma_128 : kernels::project_rows_bf16_float_mma_128);
+  const ExpandedMatrix matrix = expanded(router);
+  const MatrixViews& w = matrix.views;
   device_.dispatch(entry, {.groups = tiling.groups(rows, router.out), .weight_bytes = router.bytes()}, w.codes,
                    w.scales, w.biases, n.view<bfloat>(), logits.view<float>(),
                    ProjectRows{u32(rows), u32(router.out), u32(router.in)});
@@ -70,12 +85,13 @@ void GpuOps::router_rows(const Buffer& n, const Matrix& router, std::int64_t row
 
 void GpuOps::project_add_rows(const Activations& in, const Matrix& weight, Tensor& x) {
   LILY_CHECK(weight.bits == 4 && in.format == Format::kBFloat16 && in.operand_order);
-  const bool flat = x.rows <= kFlatRows;
+  const bool flat = x.rows <= kFlatRows, codes = options_.dequantise_in_products;
   const Tiling tiling = !mma_ ? kTiling : flat ? kFlatMmaTiling : kMmaTiling;
-  const auto& entry = !mma_  ? kernels::project_add_rows_q4
-                      : flat ? kernels::project_add_rows_q4_mma_32
-                             : kernels::project_add_rows_q4_mma_128;
-  const MatrixViews w = views(weight);
+  const auto& entry = !mma_  ? (codes ? kernels::project_add_rows_q4 : kernels::project_add_rows_bf16)
+                      : flat ? (codes ? kernels::project_add_rows_q4_mma_32 : kernels::project_add_rows_bf16_mma_32)
+                             : (codes ? kernels::project_add_rows_q4_mma_128 : kernels::project_add_rows_bf16_mma_128);
+  const ExpandedMatrix matrix = expanded(weight);
+  const MatrixViews& w = matrix.views;
   device_.dispatch(entry, {.groups = tiling.groups(x.rows, weight.out), .weight_bytes = weight.bytes()}, w.codes,
                    w.scales, w.biases, in.buffer->view<bfloat>(), floats(x),
                    ProjectRows{u32(x.rows), u32(weight.out), u32(weight.in)});
@@ -102,6 +118,7 @@ void GpuOps::gated_delta_rows(const Tensor& projected, const GatedDeltaWeights& 
   const std::int64_t heads = config_.linear_num_value_heads, width = config_.linear_value_head_dim;
   const std::int64_t channels = config_.conv_channels(), value_rows = config_.value_rows();
   const bool wide = width == 128;
+  const GpuOptions::DeltaRule rule = options_.delta_rule;
   const auto qkv = pool_->take(size(projected.rows * channels) * 2),
              y = pool_->take(size(projected.rows * value_rows) * 2);
   const auto gates = pool_->take(size(projected.rows * heads * 2) * 4);
@@ -125,12 +142,14 @@ void GpuOps::gated_delta_rows(const Tensor& projected, const GatedDeltaWeights& 
                      state.conv_ring(layer), u32(channels), p);
     device_.dispatch(kernels::gate_rows_128, {.groups = {groups_of(segment.rows * heads, 128)}}, in,
                      values(weights.A_log), values(weights.dt_bias), own_gates, p);
-    if (mma_ && wide && options_.chunked_delta && segment.rows >= kChunkedDelta) {
+    if (mma_ && wide && rule == GpuOptions::DeltaRule::kChunks && segment.rows >= kChunkedDelta) {
       delta_chunks(device_, *pool_, mixed, own_gates, state.delta_state(layer), part(*y, value_rows), p);
     } else {
-      device_.dispatch(wide ? kernels::delta_rows_128 : kernels::delta_rows_64,
-                       {.groups = {unsigned(width / 32), unsigned(heads)}}, mixed, own_gates, state.delta_state(layer),
-                       part(*y, value_rows), p);
+      const auto& scan = rule == GpuOptions::DeltaRule::kBlockScan
+                             ? (wide ? kernels::block_delta_rows_128 : kernels::block_delta_rows_64)
+                             : (wide ? kernels::delta_rows_128 : kernels::delta_rows_64);
+      device_.dispatch(scan, {.groups = {unsigned(width / 32), unsigned(heads)}}, mixed, own_gates,
+                       state.delta_state(layer), part(*y, value_rows), p);
     }
     device_.dispatch(wide ? kernels::gated_norm_rows_128 : kernels::gated_norm_rows_64,
                      {.groups = {groups_of(value_rows, 2048), unsigned(segment.rows)}}, part(*y, value_rows), in,
@@ -143,15 +162,15 @@ void GpuOps::attention_rows(const Tensor& projected, const AttentionWeights& wei
   const std::int64_t heads = config_.num_attention_heads, kv_heads = config_.num_key_value_heads;
   const std::int64_t width = config_.head_dim;
   const bool wide = width == 256, on_tensor_cores = mma_ && wide;
-  const std::int64_t tokens = (on_tensor_cores ? 128 : 32) / (heads / kv_heads);  // of a threadgroup
+  const std::int64_t packed = packed_heads(), tokens = (on_tensor_cores ? 128 : 32) / packed;  // of a threadgroup
   const auto q = pool_->take(size(projected.rows * heads * width) * 2);
   give_memory(out, Format::kBFloat16);
   activations(out).operand_order = true;
   for (const Segment& segment : batch) {
     auto& state = static_cast<State&>(*segment.state);
     state.reserve(segment.position + segment.rows);
-    const AttentionRows p{u32(segment.rows), u32(segment.position), u32(heads),
-                          u32(kv_heads),     u32(projected.cols),   config_.rms_norm_eps};
+    const AttentionRows p{u32(segment.rows), u32(segment.position), u32(heads),           u32(kv_heads),
+                          u32(packed),       u32(projected.cols),   cache_strides(state), config_.rms_norm_eps};
     const auto part = [&](const Buffer& buffer, std::int64_t columns) {
       return buffer.view<bfloat>().part(size(segment.first_row * columns), size(segment.rows * columns));
     };
@@ -163,7 +182,7 @@ void GpuOps::attention_rows(const Tensor& projected, const AttentionWeights& wei
     device_.dispatch(on_tensor_cores ? kernels::attention_rows_mma_256
                      : wide          ? kernels::attention_rows_256
                                      : kernels::attention_rows_128,
-                     {.groups = {groups_of(segment.rows, tokens), unsigned(kv_heads)}}, own_q,
+                     {.groups = {groups_of(segment.rows, tokens), unsigned(heads / packed)}}, own_q,
                      cache_view(state.keys(layer)), cache_view(state.values(layer)), in,
                      part(*activations(out).buffer, heads * width), p);
   }

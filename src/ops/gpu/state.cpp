@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "kernels/kernels.h"
 
@@ -10,12 +11,17 @@ namespace {
 
 constexpr std::int64_t kFirstRoom = 1024;  // tokens
 constexpr std::int64_t kRingSlots = 4;
+constexpr std::int64_t kChunk = 8;  // dimensions that always lie together (kernels/attention.h)
 
 }  // namespace
 
-State::State(Device& device, const ModelConfig& config, std::int64_t capacity, std::shared_ptr<Buffer> turns)
+State::State(Device& device, const ModelConfig& config, std::int64_t capacity, std::shared_ptr<Buffer> turns,
+             bool coalesced)
     : device_(device),
       capacity_(capacity),
+      heads_(config.num_key_value_heads),
+      head_dim_(config.head_dim),
+      coalesced_(coalesced),
       linear_layers_(static_cast<std::size_t>(config.num_linear_layers())),
       attention_layers_(static_cast<std::size_t>(config.num_attention_layers())),
       state_floats_(static_cast<std::size_t>(config.value_rows() * config.linear_key_head_dim)),
@@ -25,7 +31,7 @@ State::State(Device& device, const ModelConfig& config, std::int64_t capacity, s
       turns_(std::move(turns)) {
   LILY_CHECK(capacity > 0);
   recurrent_ = device.allocate(std::max<std::size_t>(recurrent_bytes(), 4));
-  reserve(std::min(capacity, kFirstRoom));
+  reserve(coalesced ? std::min(capacity, kFirstRoom) : capacity);
   reset();
 }
 
@@ -61,14 +67,39 @@ void State::write_recurrent(std::span<const std::byte> in) {
   device_.write(*recurrent_, 0, in);
 }
 
+State::Strides State::strides() const {
+  if (coalesced_) return {heads_ * head_dim_, head_dim_, kChunk};
+  return {kChunk, head_dim_ * room_, kChunk * room_};
+}
+
+void State::copy_chunks(const Range& range, std::int64_t begin, std::int64_t end, std::span<std::byte> rows,
+                        bool to_host) const {
+  constexpr std::size_t kBytes = kChunk * 2;
+  std::vector<std::byte> all(range.bytes);
+  device_.read(*range.buffer, range.offset, all);
+  const std::int64_t chunks = heads_ * head_dim_ / kChunk;
+  for (std::int64_t token = begin; token < end; ++token) {
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+      std::byte* there = all.data() + static_cast<std::size_t>(chunk * room_ + token) * kBytes;
+      std::byte* here = rows.data() + static_cast<std::size_t>((token - begin) * chunks + chunk) * kBytes;
+      std::memcpy(to_host ? here : there, to_host ? there : here, kBytes);
+    }
+  }
+  if (!to_host) device_.write(*kv_, range.offset, all);
+}
+
 void State::read_kv(std::int64_t begin, std::int64_t end, std::span<std::byte> out) const {
   const auto tokens = static_cast<std::size_t>(end - begin);
   LILY_CHECK(0 <= begin && begin <= end && end <= capacity_ && out.size() == tokens * kv_bytes_per_token());
   LILY_CHECK(end <= room_);
   for (std::size_t i = 0; tokens > 0 && i < 2 * attention_layers_; ++i) {
     const Range from = rows(static_cast<std::int64_t>(i / 2), i % 2);
-    device_.read(*kv_, from.offset + static_cast<std::size_t>(begin) * kv_row_bytes_,
-                 out.subspan(i * tokens * kv_row_bytes_, tokens * kv_row_bytes_));
+    const std::span<std::byte> to = out.subspan(i * tokens * kv_row_bytes_, tokens * kv_row_bytes_);
+    if (coalesced_) {
+      device_.read(*kv_, from.offset + static_cast<std::size_t>(begin) * kv_row_bytes_, to);
+    } else {
+      copy_chunks(from, begin, end, to, true);
+    }
   }
 }
 
@@ -78,8 +109,13 @@ void State::write_kv(std::int64_t begin, std::int64_t end, std::span<const std::
   reserve(end);
   for (std::size_t i = 0; tokens > 0 && i < 2 * attention_layers_; ++i) {
     const Range to = rows(static_cast<std::int64_t>(i / 2), i % 2);
-    device_.write(*kv_, to.offset + static_cast<std::size_t>(begin) * kv_row_bytes_,
-                  in.subspan(i * tokens * kv_row_bytes_, tokens * kv_row_bytes_));
+    const std::span<const std::byte> from = in.subspan(i * tokens * kv_row_bytes_, tokens * kv_row_bytes_);
+    if (coalesced_) {
+      device_.write(*kv_, to.offset + static_cast<std::size_t>(begin) * kv_row_bytes_, from);
+    } else {
+      std::vector<std::byte> rows(from.begin(), from.end());
+      copy_chunks(to, begin, end, rows, false);
+    }
   }
 }
 

@@ -3,8 +3,9 @@
 // Recurrent, per gated-delta layer, float32:
 //     S [num_value_heads][value_head_dim][key_head_dim], then the ring of conv inputs [4][conv_channels]: the input of
 //     position p stands in slot p % 4.
-// KV cache, bf16, per attention layer: keys, then values, each [capacity][num_key_value_heads][head_dim]. It grows by
-// doubling. Copies to the host are [layer][keys, values][token][head][head_dim].
+// KV cache, bf16, per attention layer: keys, then values, each [room][num_key_value_heads][head_dim]. It grows by
+// doubling. Copies to the host are [layer][keys, values][token][head][head_dim]. To measure what that order brings
+// there is another (GpuOptions::coalesced_cache): [num_key_value_heads][head_dim / 8][room][8], of full size at once.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ namespace lily::gpu {
 class State final : public SequenceState {
  public:
   /// `turns`: the rotary table for at least `capacity` positions.
-  State(Device& device, const ModelConfig& config, std::int64_t capacity, std::shared_ptr<Buffer> turns);
+  State(Device& device, const ModelConfig& config, std::int64_t capacity, std::shared_ptr<Buffer> turns,
+        bool coalesced = true);
   ~State() override;
 
   std::string layout() const override;
@@ -46,6 +48,11 @@ class State final : public SequenceState {
   };
   Range keys(std::int64_t layer) const { return rows(layer, 0); }
   Range values(std::int64_t layer) const { return rows(layer, 1); }
+  /// How many values lie from one token, head and 8 dimensions to the next.
+  struct Strides {
+    std::int64_t token, head, chunk;
+  };
+  Strides strides() const;
   /// StepState. Who moves it on the device forgets placed_at().
   Buffer& step() const { return *step_; }
   std::int64_t placed_at() const { return placed_at_; }
@@ -56,9 +63,13 @@ class State final : public SequenceState {
  private:
   std::size_t layer_floats() const { return state_floats_ + ring_floats_; }
   Range rows(std::int64_t layer, std::size_t which) const;
+  /// Between one Range and rows as they are on the host, tokens [begin, end).
+  void copy_chunks(const Range& range, std::int64_t begin, std::int64_t end, std::span<std::byte> rows,
+                   bool to_host) const;
 
   Device& device_;
-  std::int64_t capacity_, room_ = 0;
+  std::int64_t capacity_, room_ = 0, heads_, head_dim_;
+  bool coalesced_;
   std::size_t linear_layers_, attention_layers_, state_floats_, ring_floats_, kv_row_bytes_;
   std::unique_ptr<Buffer> recurrent_, kv_, step_;
   std::shared_ptr<Buffer> turns_;

@@ -31,6 +31,17 @@ inline View<const float> values(const Vector& vector) {
   return floats_of(vector).values->view<float>();
 }
 
+/// What products of many rows read instead of the codes, if GpuOptions::dequantise_in_products is off.
+struct ExpandedMatrix {
+  std::shared_ptr<Buffer> weights;
+  MatrixViews views;
+};
+
+inline CacheStrides cache_strides(const State& state) {
+  const State::Strides strides = state.strides();
+  return {u32(strides.token), u32(strides.head), u32(strides.chunk)};
+}
+
 inline View<bfloat> cache_view(const State::Range& range) {
   return range.buffer->view<bfloat>(range.offset).part(0, range.bytes / 2);
 }
