@@ -107,14 +107,14 @@ inline void mma_16x8x16(float* c, uint a0, uint a1, uint a2, uint a3, uint b0, u
     spread(low, &b[k][g], 8);
     spread(high, &b[k + 8][g], 8);
   });
-  const unsigned lane = lily::emulated::self->lane, row = lane / 4, column = lane % 4 * 2;
+  const unsigned lane = lily::emulated::current_lane().lane, row = lane / 4, column = lane % 4 * 2;
   for (unsigned i = 0; i < 4; ++i)
     for (unsigned k = 0; k < 16; ++k) c[i] += a[row + i / 2 * 8][k] * b[k][column + i % 2];
 }
 template <bool TRANSPOSED>
 void load_matrices(uint* r, const bfloat* row, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   const std::uint64_t* rows = lily::emulated::exchange(reinterpret_cast<std::uintptr_t>(row), {file, line});
-  const unsigned lane = lily::emulated::self->lane, g = lane / 4, t = lane % 4 * 2;
+  const unsigned lane = lily::emulated::current_lane().lane, g = lane / 4, t = lane % 4 * 2;
   for (unsigned m = 0; m < 4; ++m) {
     bfloat pair[2];
     for (unsigned i = 0; i < 2; ++i) {
@@ -140,7 +140,7 @@ template <int N>
 void finish_copies() {}
 inline uint transpose_matrix(uint pair, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   const std::uint64_t* all = lily::emulated::exchange(pair, {file, line});
-  const unsigned lane = lily::emulated::self->lane, g = lane / 4, t = lane % 4 * 2;
+  const unsigned lane = lily::emulated::current_lane().lane, g = lane / 4, t = lane % 4 * 2;
   const auto at = [&](unsigned row, unsigned column) {
     return static_cast<uint>(all[row * 4 + column / 2] >> (column % 2 * 16)) & 0xffffU;
   };

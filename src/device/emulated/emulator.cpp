@@ -13,9 +13,6 @@
 #include "support/error.h"
 
 namespace lily::emulated {
-
-constinit thread_local const Lane* self = nullptr;
-
 namespace {
 
 constexpr std::size_t kStackSize = 64 << 10;
@@ -117,7 +114,8 @@ class Emulator::State {
 
 namespace {
 constinit thread_local Emulator::State* active = nullptr;
-}
+constinit thread_local const Lane* self = nullptr;
+}  // namespace
 
 void Emulator::State::record(const std::string& what) {
   const Lane& lane = now_->lane;
@@ -357,6 +355,9 @@ void Emulator::device_to_host() {
   state_->device_to_host();
 }
 
+const Lane& current_lane() {
+  return *self;
+}
 void* threadgroup_memory(const void* site, std::size_t size) {
   return active->threadgroup_memory(site, size);
 }

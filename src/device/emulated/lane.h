@@ -26,7 +26,9 @@ struct Lane {
   Position groups;         // of the grid
 };
 
-extern constinit thread_local const Lane* self;  // the GPU thread that runs now
+/// The GPU thread that runs now. A call, not a variable: ThreadSanitizer would take a kernel's look at a host thread's
+/// own variable for a race with that thread's birth.
+const Lane& current_lane();
 
 /// The running threadgroup's memory for the declaration that `site` identifies; garbage (NaN) at first.
 void* threadgroup_memory(const void* site, std::size_t size);

@@ -68,7 +68,7 @@ struct matmul2d {
       for (unsigned j = 0; j < 32; ++j)
         right[(i >> 3) * 16 + block_row(j, i & 7)][block_col(j, i & 7)] = float(metal::lane_value<B>(lanes[j]));
     }
-    const unsigned lane = lily::emulated::self->lane;
+    const unsigned lane = lily::emulated::current_lane().lane;
     for (int i = 0; i < 16; ++i)
       for (int k = 0; k < 16; ++k)
         c[i] += left[block_row(lane, i & 7)][k] * right[(i >> 3) * 16 + block_col(lane, i & 7)][k];
