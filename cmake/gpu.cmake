@@ -113,7 +113,7 @@ function(lily_metal_sources out)
 endfunction()
 
 set(LILY_SOFT_METAL OFF)
-if(APPLE OR (LILY_TESTS AND NOT LILY_SANITIZE))
+if(APPLE OR (LILY_TESTS AND NOT LILY_SANITIZE AND NOT CMAKE_CROSSCOMPILING))
   include(${CMAKE_CURRENT_LIST_DIR}/metal_cpp.cmake)
   find_program(LILY_CLANG NAMES clang++-19 clang++-20 clang++-21 clang++ clang++-14)
   if(APPLE AND NOT LILY_METAL_CPP)

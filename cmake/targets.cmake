@@ -10,10 +10,14 @@ endfunction()
 # lily_test(tokenizer_test SOURCES tokenizer_test.cpp DEPS lily::text LABELS unit)  ->  a GoogleTest binary, one ctest entry
 # Labels: unit property parity server gpu, and threads for what ThreadSanitizer is to watch. In a sanitizer build the entry is
 # called asan.tokenizer_test or tsan.tokenizer_test, carries that label alone, and has five times the TIMEOUT (120 s).
+# Label arm64: what the preset arm64 builds and emulates as well, as arm64.tokenizer_test, compiled with LILY_EMULATED.
 add_custom_target(tests)
 function(lily_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   if(LILY_SANITIZE STREQUAL "thread" AND NOT "threads" IN_LIST ARG_LABELS)
+    return()
+  endif()
+  if(CMAKE_CROSSCOMPILING AND NOT "arm64" IN_LIST ARG_LABELS)
     return()
   endif()
   add_executable(${name} ${ARG_SOURCES})
@@ -24,6 +28,12 @@ function(lily_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
+  if(CMAKE_CROSSCOMPILING)
+    target_compile_definitions(${name} PRIVATE LILY_EMULATED)
+    lily_emulated_test(arm64.${name} max,pauth=off ${name})
+    return()
+  endif()
+  list(REMOVE_ITEM ARG_LABELS arm64)
   set(test ${name})
   set(fixture "")
   if(LILY_SANITIZE)
@@ -36,6 +46,13 @@ function(lily_test name)
   set_tests_properties(${test} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ${fixture})
 endfunction()
 
+# lily_emulated_test(arm64.tokenizer_test CPU tokenizer_test [ARGS])  ->  a ctest entry that runs it on one of the emulator's CPUs.
+# "max" has all instructions; without pauth=off it would spend most of its time on signing pointers.
+function(lily_emulated_test test cpu target)
+  add_test(NAME ${test} COMMAND qemu-aarch64 -L ${CMAKE_SYSROOT} -cpu ${cpu} $<TARGET_FILE:${target}> ${ARGN})
+  set_tests_properties(${test} PROPERTIES LABELS arm64 TIMEOUT 600 FIXTURES_REQUIRED arm64)
+endfunction()
+
 # lily_oracle_test(tokenizer_oracle SCRIPT tokenizer_oracle.py ARGS $<TARGET_FILE:lily>)  ->  a Python program
 # that compares lily with an independent implementation and exits 0 if they agree. It runs in the virtual environment that
 # `./lily test` makes from tests/requirements.txt; without one the test counts as skipped, with CI=true as failed. Sanitizer
@@ -43,7 +60,7 @@ endfunction()
 set(LILY_PYTHON ${PROJECT_SOURCE_DIR}/build/venv/bin/python CACHE FILEPATH "the Python of the oracle tests")
 function(lily_oracle_test name)
   cmake_parse_arguments(ARG "" "SCRIPT;TIMEOUT" "ARGS;LABELS" ${ARGN})
-  if(LILY_SANITIZE AND NOT "threads" IN_LIST ARG_LABELS)
+  if(CMAKE_CROSSCOMPILING OR (LILY_SANITIZE AND NOT "threads" IN_LIST ARG_LABELS))
     return()
   endif()
   if(NOT ARG_TIMEOUT)

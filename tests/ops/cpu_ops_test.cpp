@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iostream>
 #include <string>
 
 #include "ops/cpu/memory.h"
@@ -35,9 +36,15 @@ struct Shape {
 };
 
 std::vector<Shape> shapes() {
+#ifdef LILY_EMULATED
+  return {{"demo", op_cases::demo_shape(), {1, 7, 33}},
+          {"odd", op_cases::odd_shape(), {2, 33, 64}},
+          {"full", op_cases::full_shape(), {1}}};
+#else
   return {{"demo", op_cases::demo_shape(), {1, 2, 7, 33, 64}},
           {"odd", op_cases::odd_shape(), {1, 2, 7, 33, 64, 500}},
           {"full", op_cases::full_shape(), {1, 3}}};
+#endif
 }
 
 Tensor cpu_tensor(Ops& ops, std::int64_t rows, std::int64_t cols, std::span<const float> values) {
@@ -384,7 +391,15 @@ TEST(CpuOps, ThreadsDoNotChangeResults) {
 
 TEST(CpuOps, UnknownTargetIsAnError) {
   EXPECT_ANY_THROW(make_cpu_ops(op_cases::demo_shape(), {.threads = 1, .target = "mmx"}));
-  EXPECT_EQ(cpu_targets().back(), "portable");
+}
+
+TEST(CpuOps, EachTargetIsAvailable) {
+  std::cout << "targets:";
+  for (const std::string& target : cpu_targets()) {
+    std::cout << " " << target;
+    EXPECT_NE(make_cpu_ops(op_cases::demo_shape(), {.threads = 1, .target = target}), nullptr);
+  }
+  std::cout << "\n";
 }
 
 }  // namespace

@@ -20,6 +20,19 @@
 #define LILY_INTEGER_SIMD 1
 #endif
 
+// ARM's dot product: asked for by the build (kernel_tables.h), or a Mac's. GCC drops what -march gives where Highway
+// sets the features of a function, so they are named once more.
+#undef LILY_DOTPROD
+#if defined(LILY_COMPILING_DOTPROD)
+#define LILY_DOTPROD 1
+#undef HWY_TARGET_STR
+#define HWY_TARGET_STR "arch=armv8.2-a+crypto+dotprod"
+#elif HWY_ARCH_ARM_A64 && defined(__ARM_FEATURE_DOTPROD) && !HWY_COMPILER_GCC_ACTUAL
+#define LILY_DOTPROD 1
+#else
+#define LILY_DOTPROD 0
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace lily::cpu::HWY_NAMESPACE {
 
@@ -68,9 +81,9 @@ HWY_INLINE SumVector dot4(SumVector sums, ByteVector codes, ByteVector x) {
 #elif HWY_TARGET == HWY_AVX2
   const __m256i pairs = _mm256_maddubs_epi16(codes.raw, x.raw);
   return SumVector{_mm256_add_epi32(sums.raw, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))};
-#elif HWY_TARGET == HWY_NEON && defined(__ARM_FEATURE_DOTPROD)
+#elif LILY_DOTPROD
   return SumVector{vdotq_s32(sums.raw, vreinterpretq_s8_u8(codes.raw), vreinterpretq_s8_u8(x.raw))};
-#elif HWY_TARGET == HWY_NEON
+#elif HWY_ARCH_ARM_A64
   const int8x16_t a = vreinterpretq_s8_u8(codes.raw);
   const int8x16_t b = vreinterpretq_s8_u8(x.raw);
   const int16x8_t low = vmull_s8(vget_low_s8(a), vget_low_s8(b));

@@ -190,7 +190,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lily::cpu {
 HWY_EXPORT(fill);
-void fill_integer_tile_kernels(Kernels& kernels) {
+void LILY_FILL(integer_tile_kernels)(Kernels& kernels) {
   HWY_DYNAMIC_DISPATCH(fill)(kernels);
 }
 }  // namespace lily::cpu

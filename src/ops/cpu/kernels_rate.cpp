@@ -50,7 +50,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lily::cpu {
 HWY_EXPORT(fill);
-void fill_rate_kernels(Kernels& kernels) {
+void LILY_FILL(rate_kernels)(Kernels& kernels) {
   HWY_DYNAMIC_DISPATCH(fill)(kernels);
 }
 }  // namespace lily::cpu
