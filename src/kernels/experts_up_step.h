@@ -43,6 +43,7 @@ kernel void experts_up_step(device const uint* gate_codes [[buffer(0)]], device 
   read_slice<T::kValues, RAGGED>(norm, first_value, columns, weight);
   wait_for_inputs();
   read_slice<T::kValues, RAGGED>(x, first_value, columns, v);
+  if (sg == 0) choose_experts(logits, p.experts, p.count, mem.top, lane);
   T tile;
   tile.zero();
   float sum = 0.f;
@@ -52,7 +53,6 @@ kernel void experts_up_step(device const uint* gate_codes [[buffer(0)]], device 
     v[i] *= weight[i];
   }
   tile.prepare(v, mem.stage[sg], lane);
-  if (sg == 0) choose_experts(logits, p.experts, p.count, mem.top, lane);
   threadgroup_barrier(mem_flags::mem_threadgroup);
   const uint expert_row = mem.top.id[group.y] * p.rows;
   const QuantizedRows w = quantized_rows(is_up ? up_codes : gate_codes, is_up ? up_scales : gate_scales,

@@ -38,7 +38,7 @@ std::int64_t GpuOps::expert_tile_rows(std::int64_t load) const {
     const std::int64_t least = options_.dequantise_in_products ? 16 : 32, most = mma_ ? 128 : 32;
     return std::clamp(options_.expert_tile_rows, least, most);
   }
-  return !mma_ || load < 40 ? 32 : load < 96 ? 64 : 128;
+  return !mma_ || load < 40 ? 32 : load < 64 ? 64 : 128;
 }
 
 /// What plan_experts and scatter_experts do on the device.
