@@ -3,19 +3,24 @@
 //     cpu_ops_bench [--benchmark_filter=decode]
 //
 // GB/s counts what the op must read and write in memory (weights, state, KV cache), Gop/s the multiplications and
-// additions of its matrix products. "%" is GB/s against what the same threads read from plain memory here and now.
-// Columns: activations, threads. With one thread, times are CPU time, so that a busy machine does not disturb them
-// much.
+// additions of its matrix products. "% read" is GB/s against what the same threads read from plain memory here and now,
+// "% dot" the dot products of bytes (int16 activations take two of them for one) against a loop of nothing else; absent
+// where an op is mostly float32 arithmetic.
+// Columns: activations, threads. With one thread, times are the thread's CPU time, also those of the limits, so that a
+// busy machine does not disturb them much; with several threads they are the wall's.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
+#include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/kernels.h"
 #include "ops/cpu/memory.h"
 #include "ops/op_cases.h"
 #include "support/thread_pool.h"
@@ -31,6 +36,12 @@ ModelConfig bench_config() {
   return config;
 }
 
+double now(int threads) {
+  timespec time{};
+  clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
 // Bytes per second that `threads` read from 512 MB, the best of three passes.
 double read_limit(int threads) {
   static std::map<int, double> limits;
@@ -44,16 +55,36 @@ double read_limit(int threads) {
   double best = 0;
   std::vector<std::uint64_t> sums(static_cast<std::size_t>(threads) * 8);
   for (int pass = 0; pass < 3; ++pass) {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = now(threads);
     pool.run(kWords / kChunk, [&](std::int64_t item, int thread) noexcept {
       std::uint64_t sum = 0;
       for (std::int64_t i = item * kChunk; i < (item + 1) * kChunk; ++i) sum += words[i];
       sums[static_cast<std::size_t>(thread) * 8] += sum;
     });
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
-    best = std::max(best, kWords * 8 / elapsed.count());
+    const double elapsed = now(threads) - begin;
+    best = std::max(best, kWords * 8 / elapsed);
   }
   benchmark::DoNotOptimize(sums.data());
+  return limits[threads] = best;
+}
+
+// Multiplications and additions of bytes per second on `threads`, the best of three passes.
+double dot_limit(int threads) {
+  static std::map<int, double> limits;
+  if (limits.contains(threads)) return limits[threads];
+  const cpu::Kernels* kernels = cpu::find_kernels("");
+  if (kernels->dot_loop == nullptr) return 0;
+  constexpr std::int64_t kPasses = 2'000'000;
+  ThreadPool pool(threads);
+  double best = 0;
+  for (int pass = 0; pass < 3; ++pass) {
+    std::vector<double> done(static_cast<std::size_t>(threads));
+    const double begin = now(threads);
+    pool.run(threads, [&](std::int64_t item, int) noexcept {
+      done[static_cast<std::size_t>(item)] = kernels->dot_loop(kPasses);
+    });
+    best = std::max(best, std::accumulate(done.begin(), done.end(), 0.0) / (now(threads) - begin));
+  }
   return limits[threads] = best;
 }
 
@@ -63,8 +94,18 @@ struct Bench {
         threads(static_cast<int>(state.range(1)) > 0 ? static_cast<int>(state.range(1)) : usable_cores()) {
     const std::string names[] = {"float32", "int16", "int8"};
     const std::string& name = names[state.range(2)];
+    dots_of_product = name == "int16" ? 2 : name == "int8" ? 1 : 0;
     ops = make_cpu_ops(config,
                        {.threads = threads, .target = "", .activations = activations_named(name), .profile = &profile});
+  }
+
+  /// The loop of a benchmark.
+  void time(benchmark::State& state, const std::function<void()>& body) const {
+    for (auto _ : state) {
+      const double begin = now(threads);
+      body();
+      state.SetIterationTime(now(threads) - begin);
+    }
   }
 
   Tensor input(std::int64_t rows, std::int64_t cols) {
@@ -76,7 +117,8 @@ struct Bench {
     return tensor;
   }
 
-  void report(benchmark::State& state) {
+  // `products`: the operations are products of 4-bit codes with activations.
+  void report(benchmark::State& state, bool products) {
     double bytes = 0;
     double operations = 0;
     for (const Profile::Entry& entry : profile.entries()) {
@@ -86,11 +128,16 @@ struct Bench {
     using benchmark::Counter;
     state.counters["GB/s"] = Counter(bytes / 1e9, Counter::kIsRate);
     state.counters["Gop/s"] = Counter(operations / 1e9, Counter::kIsRate);
-    state.counters["%"] = Counter(bytes / read_limit(threads) * 100, Counter::kIsRate);
+    state.counters["% read"] = Counter(bytes / read_limit(threads) * 100, Counter::kIsRate);
+    const double limit = products ? dot_limit(threads) : 0;
+    if (dots_of_product > 0 && limit > 0) {
+      state.counters["% dot"] = Counter(dots_of_product * operations / limit * 100, Counter::kIsRate);
+    }
   }
 
   ModelConfig config;
   int threads;
+  int dots_of_product = 0;
   Profile profile;
   std::unique_ptr<Ops> ops;
   Random random{1};
@@ -115,14 +162,27 @@ class Matrices {
   std::size_t next_ = 0;
 };
 
+void embed(benchmark::State& state) {
+  Bench bench(state);
+  const op_cases::RandomMatrix matrix(bench.random, 1, 248320, 2048);
+  const Weight table = bench.ops->load_table(matrix.view());
+  Tensor x = bench.ops->tensor(state.range(0), 2048);
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(state.range(0)));
+  bench.time(state, [&] {
+    for (std::int32_t& token : tokens) token = static_cast<std::int32_t>(bench.random() % 248320U);
+    bench.ops->embed(table, tokens, x);
+  });
+  bench.report(state, false);
+}
+
 void run_project(benchmark::State& state, std::int64_t out, std::int64_t in) {
   Bench bench(state);
   Matrices matrices(bench, out, in);
   const Tensor x = bench.input(state.range(0), in);
   const Vector norm = bench.ops->load_vector(std::vector<float>(static_cast<std::size_t>(in), 1.0F));
   Tensor y = bench.ops->tensor(state.range(0), out);
-  for (auto _ : state) bench.ops->project(x, norm, matrices.next(), y);
-  bench.report(state);
+  bench.time(state, [&] { bench.ops->project(x, norm, matrices.next(), y); });
+  bench.report(state, true);
 }
 
 void in_proj_gated_delta(benchmark::State& state) {
@@ -137,8 +197,8 @@ void out_proj(benchmark::State& state) {
   Matrices matrices(bench, 2048, 4096);
   const Tensor in = bench.input(state.range(0), 4096);
   Tensor x = bench.input(state.range(0), 2048);
-  for (auto _ : state) bench.ops->project_add(in, matrices.next(), x);
-  bench.report(state);
+  bench.time(state, [&] { bench.ops->project_add(in, matrices.next(), x); });
+  bench.report(state, true);
 }
 
 void lm_head(benchmark::State& state) {
@@ -148,8 +208,8 @@ void lm_head(benchmark::State& state) {
   const Vector norm = bench.ops->load_vector(std::vector<float>(2048, 1.0F));
   Tensor logits = bench.ops->tensor(1, 248320);
   const std::int64_t row = 0;
-  for (auto _ : state) bench.ops->lm_head(x, norm, matrices.next(), std::span(&row, 1), logits);
-  bench.report(state);
+  bench.time(state, [&] { bench.ops->lm_head(x, norm, matrices.next(), std::span(&row, 1), logits); });
+  bench.report(state, true);
 }
 
 void gated_delta(benchmark::State& state) {
@@ -162,11 +222,11 @@ void gated_delta(benchmark::State& state) {
   const Tensor projected = bench.input(rows, bench.config.linear_rows());
   Tensor out = bench.ops->tensor(rows, bench.config.value_rows());
   std::size_t next = 0;
-  for (auto _ : state) {
+  bench.time(state, [&] {
     const Segment segment{states[next / 3 % states.size()].get(), 0, rows, 0};
     bench.ops->gated_delta(projected, weights, static_cast<std::int64_t>(next++ % 3), std::span(&segment, 1), out);
-  }
-  bench.report(state);
+  });
+  bench.report(state, false);
 }
 
 void attention_at(benchmark::State& state, std::int64_t position) {
@@ -190,11 +250,11 @@ void attention_at(benchmark::State& state, std::int64_t position) {
   std::size_t next = 0;
   Tensor view = projected;
   view.rows = out.rows = rows;
-  for (auto _ : state) {
+  bench.time(state, [&] {
     const Segment segment{states[next++ % count].get(), 0, rows, position};
     bench.ops->attention(view, weights, 0, std::span(&segment, 1), out);
-  }
-  bench.report(state);
+  });
+  bench.report(state, false);
 }
 
 void attention(benchmark::State& state) {
@@ -217,11 +277,11 @@ void mixture_of_experts(benchmark::State& state) {
     inputs.push_back(one);
   }
   std::size_t next = 0;
-  for (auto _ : state) {
+  bench.time(state, [&] {
     std::copy_n(cpu::values(inputs[next++ % inputs.size()]), state.range(0) * 2048, cpu::values(x));
     bench.ops->mixture_of_experts(weights, x);
-  }
-  bench.report(state);
+  });
+  bench.report(state, true);
 }
 
 void stage(benchmark::State& state) {
@@ -243,21 +303,22 @@ void prefill_arguments(benchmark::internal::Benchmark* bench) {
   }
 }
 void all_arguments(benchmark::internal::Benchmark* bench) {
-  bench->ArgNames({"rows", "threads", "activations"})->MeasureProcessCPUTime()->Unit(benchmark::kMicrosecond);
+  bench->ArgNames({"rows", "threads", "activations"})->UseManualTime()->Unit(benchmark::kMicrosecond);
   decode_arguments(bench);
   prefill_arguments(bench);
 }
 void state_arguments(benchmark::internal::Benchmark* bench) {
-  bench->ArgNames({"rows", "threads", "activations"})->MeasureProcessCPUTime()->Unit(benchmark::kMicrosecond);
+  bench->ArgNames({"rows", "threads", "activations"})->UseManualTime()->Unit(benchmark::kMicrosecond);
   for (const int rows : {1, 512}) {
     for (const int threads : {1, 0}) bench->Args({rows, threads, 1});
   }
 }
 void head_arguments(benchmark::internal::Benchmark* bench) {
-  bench->ArgNames({"rows", "threads", "activations"})->MeasureProcessCPUTime()->Unit(benchmark::kMicrosecond);
+  bench->ArgNames({"rows", "threads", "activations"})->UseManualTime()->Unit(benchmark::kMicrosecond);
   decode_arguments(bench);
 }
 
+BENCHMARK(embed)->Apply(state_arguments);
 BENCHMARK(in_proj_gated_delta)->Apply(all_arguments);
 BENCHMARK(in_proj_attention)->Apply(all_arguments);
 BENCHMARK(out_proj)->Apply(all_arguments);
