@@ -41,7 +41,7 @@ struct Engine::Impl {
 
   LoadedModel& model;
   EngineOptions options;
-  Scheduler scheduler;  // used by the engine's thread alone
+  Scheduler scheduler;  // used by the engine's thread alone, but for disk_bytes()
 
   mutable std::mutex mutex;
   std::condition_variable changed;
@@ -132,6 +132,7 @@ EngineStats Engine::stats() const {
   stats.requests += impl_->left_while_waiting;
   stats.cancelled += impl_->left_while_waiting;
   stats.waiting = static_cast<std::int64_t>(impl_->waiting.size());
+  stats.cache_disk_bytes = impl_->scheduler.disk_bytes();
   return stats;
 }
 

@@ -127,7 +127,7 @@ Scheduler::Slot& Scheduler::place(const Job& job, CacheUse& use) {
     use.source = CacheUse::Source::kLive;
   }
   use.cached_tokens = slot.session->reusable(prompt);
-  if (use.cached_tokens > use.common_tokens) {  // from disk: what was nearest in memory says nothing about it
+  if (use.cached_tokens > use.common_tokens) {  // written to disk since
     use.common_tokens = use.cached_tokens;
     use.known_token.reset();
     use.prompt_token = token_at(prompt, use.cached_tokens);
@@ -155,7 +155,7 @@ void Scheduler::require_memory(const Job& job, const Slot& slot) {
   }
 }
 
-/// How far the prompt is known, to the cache in memory or to a session, one that is in use too.
+/// How far the prompt is known: to the cache in memory or on disk, or to a session, one that is in use too.
 CacheUse Scheduler::nearest_known(std::span<const std::int32_t> prompt, const PrefixCache::Match& match) const {
   CacheUse use{.common_tokens = match.common, .known_token = match.known_token};
   for (const Slot& slot : slots_) {
@@ -166,6 +166,13 @@ CacheUse Scheduler::nearest_known(std::span<const std::int32_t> prompt, const Pr
     if (common < use.common_tokens || (common == use.common_tokens && (use.known_token || !next))) continue;
     use.common_tokens = common;
     use.known_token = next;
+  }
+  if (store_) {
+    const PrefixStore::Nearest stored = store_->nearest(prompt);
+    if (stored.common > use.common_tokens || (stored.common == use.common_tokens && !use.known_token)) {
+      use.common_tokens = stored.common;
+      use.known_token = stored.known_token;
+    }
   }
   use.prompt_token = token_at(prompt, use.common_tokens);
   return use;
@@ -178,7 +185,6 @@ void Scheduler::step() {
   stats_.running = std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.job != nullptr; });
   stats_.cache_bytes = cache_.bytes();
   stats_.cache_entries = cache_.size();
-  stats_.cache_disk_bytes = store_ ? store_->bytes() : 0;
 }
 
 void Scheduler::drop_cancelled() {

@@ -30,6 +30,8 @@ class Scheduler {
   void cancel_all();
   /// Up to the last token and chunk, of running jobs too; waiting ones are not its business.
   const EngineStats& stats() const { return stats_; }
+  /// What the prefixes on disk take now; any thread may ask.
+  std::size_t disk_bytes() const { return store_ ? store_->bytes() : 0; }
 
  private:
   struct Slot {

@@ -20,7 +20,8 @@ Json envelope(const std::string& id, const std::string& model) {
   return {{"id", id},
           {"object", "text_completion"},
           {"created", std::chrono::duration_cast<std::chrono::seconds>(now).count()},
-          {"model", model}};
+          {"model", model},
+          {"system_fingerprint", "lily"}};
 }
 
 class CompletionEvents final : public EventSource {

@@ -1,8 +1,9 @@
 #include "session/prefix_store.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
-#include <optional>
+#include <fstream>
 
 #include "support/checked_file.h"
 #include "support/error.h"
@@ -33,6 +34,20 @@ std::optional<std::int64_t> length_in_name(std::string_view name) {
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), length);
   if (error != std::errc() || end != digits.data() + digits.size() || length <= 0) return {};
   return length;
+}
+
+/// The tokens at the head of a prefix file; none when they are not those of its name. The checksum, which needs all of
+/// the file, is looked at when it is loaded.
+std::vector<std::int32_t> tokens_at_head(const fs::path& path, std::int64_t length, std::size_t file_bytes) {
+  const auto count = static_cast<std::size_t>(length);
+  if (count > file_bytes / sizeof(std::int32_t)) return {};
+  std::ifstream file(path, std::ios::binary);
+  std::array<char, kPrefixMagic.size()> magic{};
+  std::vector<std::int32_t> tokens(count);
+  file.read(magic.data(), magic.size());
+  file.read(reinterpret_cast<char*>(tokens.data()), static_cast<std::streamsize>(count * sizeof(std::int32_t)));
+  if (!file || prefix_name(prefix_key(tokens), length) != path.filename()) return {};
+  return tokens;
 }
 
 }  // namespace
@@ -71,9 +86,12 @@ void PrefixStore::scan() {
     std::error_code gone;
     FileEntry file{.bytes = entry.file_size(gone), .last_use = entry.last_write_time(gone)};
     if (gone) continue;
+    if (length) file.tokens = tokens_at_head(entry.path(), *length, file.bytes);
+    const bool damaged = length && file.tokens.empty();
     bytes_ += file.bytes;
-    files_[name] = file;
+    files_[name] = std::move(file);
     if (length) ++lengths_[*length];
+    if (damaged) forget(name);
   }
   if (error) throw_error("cannot read the cache directory {}: {}", directory_.string(), error.message());
 }
@@ -104,6 +122,20 @@ std::shared_ptr<const CachedPrefix> PrefixStore::find(std::span<const std::int32
     }
   }
   return nullptr;
+}
+
+PrefixStore::Nearest PrefixStore::nearest(std::span<const std::int32_t> tokens) const {
+  const std::lock_guard lock(mutex_);
+  Nearest nearest;
+  for (const auto& [name, file] : files_) {
+    const auto common = std::ranges::mismatch(file.tokens, tokens).in1 - file.tokens.begin();
+    const bool goes_on = common < std::ssize(file.tokens);
+    if (common < nearest.common || (common == nearest.common && (nearest.known_token || !goes_on))) continue;
+    nearest.common = common;
+    nearest.known_token.reset();
+    if (goes_on) nearest.known_token = file.tokens[static_cast<std::size_t>(common)];
+  }
+  return nearest;
 }
 
 std::shared_ptr<CachedPrefix> PrefixStore::load(const std::string& name, std::span<const std::int32_t> tokens) {
@@ -185,10 +217,13 @@ void PrefixStore::write(const CachedPrefix& prefix) {
     write_content(file);
     file.finish();
     const std::lock_guard lock(mutex_);
-    const FileEntry entry{.bytes = fs::file_size(directory_ / name), .last_use = fs::file_time_type::clock::now()};
-    files_[name] = entry;
+    FileEntry entry{.bytes = fs::file_size(directory_ / name), .last_use = fs::file_time_type::clock::now()};
     bytes_ += entry.bytes;
-    if (const auto length = length_in_name(name)) ++lengths_[*length];
+    if (const auto length = length_in_name(name)) {
+      ++lengths_[*length];
+      entry.tokens = prefix.tokens;
+    }
+    files_[name] = std::move(entry);
   };
   // Blocks first: a prefix file is there only when what it needs is.
   const std::vector<PrefixKey> keys = block_keys(prefix.tokens);

@@ -6,7 +6,8 @@
 //
 // Every file is whole or refused (support/checked_file.h); a damaged or incomplete prefix counts as not there and is
 // removed. Files are bounded by a budget: those unused for longest go first. A use renews a prefix together with its
-// blocks. Thread-safe: lookups come from the engine's thread, files are written by a thread of its own.
+// blocks. The token ids of all prefixes are in memory too, to tell where a prompt leaves them. Thread-safe: lookups
+// come from the engine's thread, files are written by a thread of its own.
 #pragma once
 
 #include <condition_variable>
@@ -16,9 +17,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "session/prefix_key.h"
 #include "session/snapshot.h"
@@ -44,6 +47,11 @@ class PrefixStore {
 
   /// The longest stored prefix of `tokens` that is longer than `longer_than`, or none.
   std::shared_ptr<const CachedPrefix> find(std::span<const std::int32_t> tokens, std::int64_t longer_than);
+  struct Nearest {
+    std::int64_t common = 0;                  // longest beginning shared with any stored prefix
+    std::optional<std::int32_t> known_token;  // what one of those prefixes has there, if one goes on
+  };
+  Nearest nearest(std::span<const std::int32_t> tokens) const;
   /// Queues a prefix for writing. When the writer cannot keep up, the oldest queued ones are dropped.
   void insert(std::shared_ptr<const CachedPrefix> prefix);
   /// Waits until nothing is queued.
@@ -54,6 +62,7 @@ class PrefixStore {
   struct FileEntry {
     std::size_t bytes = 0;
     std::filesystem::file_time_type last_use;
+    std::vector<std::int32_t> tokens;  // of a prefix
   };
 
   void scan();

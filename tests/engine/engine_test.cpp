@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -173,7 +174,21 @@ TEST_F(EngineTest, WhatComesFromDiskIsNotComparedWithWhatIsInMemory) {
   const CacheUse use = ask(engine, request).finished->cache;
   EXPECT_EQ(use.source, CacheUse::Source::kDisk);
   EXPECT_EQ(use.common_tokens, static_cast<std::int64_t>(request.prompt.size()));
-  EXPECT_FALSE(use.known_token || use.prompt_token);
+  EXPECT_FALSE(use.prompt_token);
+}
+
+TEST_F(EngineTest, TellsWhereAPromptLeavesWhatIsOnDisk) {
+  EngineOptions options = small();
+  options.cache_directory = directory_;
+  const auto sea = question("Tell me about the sea.");
+  const auto moon = question("Tell me about the moon.");
+  { ask(*std::make_unique<Engine>(*model_, options), sea); }
+  Engine engine(*model_, options);
+  const CacheUse use = ask(engine, moon).finished->cache;
+  const auto common = std::ranges::mismatch(sea.prompt, moon.prompt).in1 - sea.prompt.begin();
+  EXPECT_EQ(use.common_tokens, common);
+  EXPECT_EQ(use.known_token, sea.prompt[static_cast<std::size_t>(common)]);
+  EXPECT_EQ(use.prompt_token, moon.prompt[static_cast<std::size_t>(common)]);
 }
 
 TEST_F(EngineTest, RefusesWhatWouldNotFitTheMemoryAndLivesOn) {

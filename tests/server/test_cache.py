@@ -43,6 +43,19 @@ def test_kill_and_restart_still_hit_and_say_the_same(lily, tmp_path):
         assert longer["choices"] == second["choices"]
 
 
+def test_the_first_difference_to_what_is_only_on_disk_is_told(lily, tmp_path):
+    text = lambda question: [{"role": "user", "content": long_text(400) + " " + question}]
+    with Server(lily, "--cache-dir", tmp_path) as server:
+        server.chat(text("1 is here."), max_tokens=4)
+        in_memory = server.chat(text("2 is here."), max_tokens=4)["timings"]["cache"]
+    assert in_memory["first_difference"]["cached"] != in_memory["first_difference"]["prompt"]
+    with Server(lily, "--cache-dir", tmp_path) as server:
+        on_disk = server.chat(text("3 is here."), max_tokens=4)["timings"]["cache"]
+    assert on_disk["common_tokens"] == in_memory["common_tokens"] > 100
+    assert on_disk["first_difference"]["position"] == on_disk["common_tokens"]
+    assert on_disk["first_difference"]["cached"] != on_disk["first_difference"]["prompt"], on_disk
+
+
 def test_killed_under_load_it_never_reuses_what_was_half_written(lily, tmp_path):
     """Three servers die while they answer and write; the fourth compares all that it reuses with a cold run."""
     questions = [[{"role": "system", "content": long_text(200, seed % 3)}, {"role": "user", "content": f"Question {seed}?"}]

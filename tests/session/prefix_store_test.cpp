@@ -67,6 +67,35 @@ TEST_F(PrefixStoreTest, ComesBackAfterARestart) {
   EXPECT_EQ(store->find(sample_tokens(600, 400, 1), 0)->length(), 300);
 }
 
+TEST_F(PrefixStoreTest, WhereAPromptLeavesThemIsKnownAfterARestart) {
+  const auto tokens = sample_tokens(600);
+  {
+    const auto store = open();
+    EXPECT_EQ(store->nearest(tokens).common, 0);
+    store->insert(sample_prefix(sample_tokens(300)));
+    store->insert(sample_prefix(tokens));
+  }
+  const auto store = open();
+  EXPECT_EQ(store->nearest(sample_tokens(1000)).common, 600);
+  EXPECT_FALSE(store->nearest(sample_tokens(1000)).known_token);
+  const auto other = store->nearest(sample_tokens(600, 450, 1));
+  EXPECT_EQ(other.common, 450);
+  EXPECT_EQ(other.known_token, tokens[450]);
+  const auto shorter = store->nearest(sample_tokens(100));
+  EXPECT_EQ(shorter.common, 100);
+  EXPECT_EQ(shorter.known_token, tokens[100]);
+}
+
+TEST_F(PrefixStoreTest, HeadsThatAreNotThoseOfTheirNamesAreRemoved) {
+  open()->insert(sample_prefix(sample_tokens(300)));
+  const fs::path file = files(".prefix").front();
+  const fs::path wrong = file.parent_path() / (std::string(32, '0') + "-300.prefix");
+  fs::copy_file(file, wrong);
+  fs::copy_file(file, file.parent_path() / (std::string(32, '1') + "-999999999999999999.prefix"));
+  EXPECT_EQ(open()->nearest(sample_tokens(300)).common, 300);
+  EXPECT_EQ(files(".prefix").size(), 1U);
+}
+
 TEST_F(PrefixStoreTest, PrefixesShareTheirBlocksFiles) {
   const auto store = open();
   store->insert(sample_prefix(sample_tokens(512)));
