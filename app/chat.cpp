@@ -28,6 +28,7 @@ void chat(const Options& options) {
   load.context = options.program.context;
   ProgressLine loading("loading");
   load.progress = [&](std::int64_t done, std::int64_t total) { loading.show_count(done, total, "layers"); };
+  check_model(load);
   LoadedModel model(load);
   loading.clear();
 

@@ -1,5 +1,10 @@
 #include "options.h"
 
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdlib>
+
 #include "ops/cpu/cpu_ops.h"
 #include "standard_io.h"
 
@@ -21,10 +26,29 @@ void add_load_options(CLI::App& command, LoadOptions& options) {
       ->check(CLI::IsMember(cpu_targets()));
 }
 
+CLI::Validator number_between(double least, double most) {
+  const std::string description = fmt::format("FLOAT in [{} - {}]", least, most);
+  return {[=](std::string& text) {
+            double value = 0;
+            const bool fits = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
+            return fits ? std::string() : fmt::format("Value {} not in range [{} - {}]", text, least, most);
+          },
+          description};
+}
+
+CLI::Validator fits_64_bits() {
+  return {[](std::string& text) {
+            errno = 0;
+            std::strtoull(text.c_str(), nullptr, 0);
+            return errno == ERANGE ? fmt::format("Value {} is beyond 64 bits", text) : std::string();
+          },
+          ""};
+}
+
 void SamplingOptions::add_to(CLI::App& command) {
   const char* group = "Sampling (defaults: the model's own advice)";
   const auto add = [&](const char* name, auto& value, const char* help) {
-    command.add_option(name, value, help)->group(group);
+    return command.add_option(name, value, help)->group(group);
   };
   command.add_flag("--greedy", greedy_, "always the most likely token")->group(group);
   add("--temperature,--temp", temperature_, "spread of the choice; 0: greedy");
@@ -34,7 +58,7 @@ void SamplingOptions::add_to(CLI::App& command) {
   add("--presence-penalty", presence_penalty_, "subtracted from logits of tokens already generated");
   add("--frequency-penalty", frequency_penalty_, "subtracted once per time a token was generated");
   add("--repetition-penalty", repetition_penalty_, "divides positive logits of tokens already generated; 1: off");
-  add("--seed", seed_, "the same seed gives the same reply");
+  add("--seed", seed_, "the same seed gives the same reply")->check(fits_64_bits());
 }
 
 SamplingParams SamplingOptions::params(bool thinking) const {

@@ -13,6 +13,11 @@ namespace lily {
 /// --model, --device, --threads, --activations
 void add_load_options(CLI::App& command, LoadOptions& options);
 
+/// For options of type double: CLI::Range takes NaN.
+CLI::Validator number_between(double least, double most);
+/// For options of type std::uint64_t: CLI11 takes what does not fit for the largest one.
+CLI::Validator fits_64_bits();
+
 /// --temperature, --top-k, ...: what is not given comes from SamplingParams::defaults(thinking).
 class SamplingOptions {
  public:

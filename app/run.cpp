@@ -87,6 +87,7 @@ class ReplyWriter {
 void run(const RunOptions& options) {
   LoadOptions load = options.load;
   load.context = options.context;
+  check_model(load);
   LoadedModel loaded(load);
   const std::vector<std::int32_t> prompt = prompt_tokens(loaded.tokenizer(), options);
   Session session(loaded.model(), loaded.ops(), {.capacity = options.context});

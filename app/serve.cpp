@@ -106,6 +106,8 @@ void serve(ServeOptions options) {
   if (keys.empty() && !is_loopback(options.server.host)) {
     say("other machines can use this server without an API key; --api-key-file gives it one");
   }
+  options.load.context = options.engine.session.capacity;
+  check_model(options.load);  // what is wrong with it is told before clients can come
   std::signal(SIGPIPE, SIG_IGN);
   const sigset_t signals = end_signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
@@ -120,7 +122,6 @@ void serve(ServeOptions options) {
   server.start();
   say("listening on http://{}:{}", url_host(options.server.host), server.port());
   EndSignals end;
-  options.load.context = options.engine.session.capacity;
   LoadedModel model(options.load);
   // Half for what live sessions hold on to, half for the prefixes of others.
   options.engine.cache_bytes = gibibytes(options.cache_gib) / 2;
@@ -177,11 +178,11 @@ void add_serve(CLI::App& app) {
       ->check(CLI::Range(0, 100000))
       ->capture_default_str();
   command->add_option("--cache-gib", options->cache_gib, "memory for states that may be needed again")
-      ->check(CLI::Range(0.0, 4096.0))
+      ->check(number_between(0, 4096))
       ->capture_default_str();
   command->add_option("--cache-dir", engine.cache_directory, "keep such states on disk too, over restarts");
   command->add_option("--cache-disk-gib", options->disk_gib, "most of the disk that --cache-dir may take")
-      ->check(CLI::Range(0.0, 65536.0))
+      ->check(number_between(0, 65536))
       ->capture_default_str();
   command->add_flag("--verify-cache", engine.verify_cache, "recompute every reused prompt and compare (slow)");
   command->callback([options] { serve(*options); });

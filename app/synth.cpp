@@ -12,6 +12,7 @@
 #include "checkpoint/synthetic.h"
 #include "commands.h"
 #include "interrupt.h"
+#include "options.h"
 #include "progress_line.h"
 #include "support/thread_pool.h"
 
@@ -94,7 +95,9 @@ void add_synth(CLI::App& app) {
         ->check(CLI::Range(std::int64_t{1}, kSizes[i].field == &ModelConfig::num_hidden_layers ? 1024 : kLargest))
         ->group("Sizes");
   }
-  command->add_option("--seed", arguments->seed, "the same seed gives the same bytes")->capture_default_str();
+  command->add_option("--seed", arguments->seed, "the same seed gives the same bytes")
+      ->check(fits_64_bits())
+      ->capture_default_str();
   command->add_option("--shard-size", arguments->shard_megabytes, "largest shard, in MiB")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 20))
       ->capture_default_str();

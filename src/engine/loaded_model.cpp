@@ -56,6 +56,14 @@ std::uint64_t hash_of(const Checkpoint& checkpoint) {
 
 }  // namespace
 
+void check_model(const LoadOptions& options) {
+  const Checkpoint checkpoint = Checkpoint::open(resolve_model(options.model));
+  if (const std::int64_t positions = checkpoint.config().max_position_embeddings; options.context > positions) {
+    throw Error(fmt::format("a context of {} tokens is more than the model's {} positions", options.context, positions),
+                fmt::format("give a smaller one, e.g. --ctx {}", positions));
+  }
+}
+
 LoadedModel::LoadedModel(const LoadOptions& options)
     : checkpoint_(Checkpoint::open(resolve_model(options.model))),
       tokenizer_(Tokenizer::open(checkpoint_.directory())),

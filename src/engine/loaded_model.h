@@ -32,6 +32,10 @@ struct LoadOptions {
   Profile* profile = nullptr;                                     // CPU: filled by every op; outlives the model
 };
 
+/// Opens the files without reading the weights, for what can be told at once. Throws Error: unknown model, damaged
+/// files, or no positions for `context`.
+void check_model(const LoadOptions& options);
+
 class LoadedModel {
  public:
   /// Throws Error: unknown model or device, damaged files, or less memory than the forecast for `context`.

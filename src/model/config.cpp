@@ -71,6 +71,13 @@ class Fields {
   std::string where_;
 };
 
+/// lily's own defaults are the model card's, but a file whose advice is of the wrong type is no sound one.
+void check_sampling(const Fields& generation) {
+  for (const char* key : {"temperature", "top_k", "top_p", "min_p", "repetition_penalty"}) generation.number_or(key, 0);
+  const json* do_sample = generation.find("do_sample");
+  if (do_sample != nullptr && !do_sample->is_boolean()) generation.wrong("do_sample", *do_sample, "true or false");
+}
+
 void require_multiple(const Fields& fields, const char* what, std::int64_t value, std::int64_t factor) {
   if (value % factor != 0) throw_error("{}: {} is {}, expected a multiple of {}", fields.where(), what, value, factor);
 }
@@ -210,7 +217,9 @@ ModelConfig read_config(const std::filesystem::path& directory) {
   std::error_code ignored;
   if (std::filesystem::exists(generation, ignored)) {
     const json generation_document = read_json_file(generation);
-    read_eos(Fields(generation_document, generation.string()), c);
+    const Fields fields(generation_document, generation.string());
+    check_sampling(fields);
+    read_eos(fields, c);
   }
   return c;
 }

@@ -90,6 +90,19 @@ TEST_F(ConfigTest, EndTokensAreChecked) {
   }
 }
 
+TEST_F(ConfigTest, AdviceOnSamplingHasTheRightTypes) {
+  for (const char* key : {"temperature", "top_k", "top_p", "do_sample"}) {
+    const json right = generation_[key];
+    for (const json& wrong : {json("hot"), json::array(), json::object()}) {
+      generation_[key] = wrong;
+      expect_error([&] { read(); }, {"generation_config.json", key});
+    }
+    generation_[key] = nullptr;
+    read();
+    generation_[key] = right;
+  }
+}
+
 TEST_F(ConfigTest, EverySizeIsNeededAndBounded) {
   for (const char* key : {"hidden_size", "num_hidden_layers", "vocab_size", "max_position_embeddings",
                           "num_attention_heads", "num_key_value_heads", "head_dim", "linear_num_key_heads",

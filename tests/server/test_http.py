@@ -188,8 +188,8 @@ def test_a_client_that_leaves_while_decoding_frees_its_slot(server):
 
 
 def test_a_client_that_leaves_during_the_prefill_or_the_queue_frees_its_place(lily):
-    with Server(lily, "--ctx", 65536, "--parallel", 1, "--queue", 4) as server:
-        body = {"messages": [{"role": "user", "content": long_text(36000)}], "max_tokens": 4}
+    with Server(lily, "--ctx", 32768, "--parallel", 1, "--queue", 4) as server:
+        body = {"messages": [{"role": "user", "content": long_text(15000)}], "max_tokens": 4}
         first = server.raw_post(CHAT, body | {"stream": True})
         server.wait_for(lambda m: m["requests_running"] == 1)
         second = server.raw_post(CHAT, {"messages": USER})
@@ -236,8 +236,8 @@ def events_for(server, body, seconds):
 
 
 def test_streams_say_that_they_are_alive_while_they_wait_or_prefill(lily):
-    with Server(lily, "--ctx", 65536, "--parallel", 1, "--keep-alive-seconds", 1) as server:
-        long = {"messages": [{"role": "user", "content": long_text(36000)}]}
+    with Server(lily, "--ctx", 32768, "--parallel", 1, "--keep-alive-seconds", 1) as server:
+        long = {"messages": [{"role": "user", "content": long_text(15000)}]}
         prefill = server.raw_post(CHAT, long | {"stream": True})
         server.wait_for(lambda m: m["requests_running"] == 1)
         waiting = events_for(server, {"messages": USER}, 3.5)
@@ -249,8 +249,8 @@ def test_streams_say_that_they_are_alive_while_they_wait_or_prefill(lily):
 
 
 def test_short_requests_are_served_while_a_long_prompt_is_computed(lily):
-    with Server(lily, "--ctx", 65536) as server:
-        long = server.raw_post(CHAT, {"messages": [{"role": "user", "content": long_text(36000)}], "stream": True})
+    with Server(lily, "--ctx", 32768) as server:
+        long = server.raw_post(CHAT, {"messages": [{"role": "user", "content": long_text(15000)}], "stream": True})
         server.wait_for(lambda m: m["requests_running"] == 1)
         server.chat("Hi", max_tokens=2)
         assert server.metrics()["requests_running"] == 1  # the long one is still at it
@@ -346,7 +346,7 @@ def test_errors_quote_no_megabytes(server):
 
 
 def test_slow_clients_are_dropped(lily):
-    with Server(lily, "--client-timeout-seconds", 1, "--ctx", 65536) as server:
+    with Server(lily, "--client-timeout-seconds", 1, "--ctx", 32768) as server:
         with server.connect() as drips:  # the body comes, but byte by byte
             drips.sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\n\r\n")
             answer, _ = until_closed(drips, b" ")
@@ -442,7 +442,19 @@ def test_a_taken_port_is_an_error_that_helps(server, lily):
     assert ended.returncode != 0 and "--port" in ended.stderr + ended.stdout
 
 
-def test_a_model_that_is_not_there_ends_the_server(lily):
+WRONG_STARTS = [(("--model", "/nowhere"), "/nowhere"), (("--ctx", "32769"), "--ctx 32768"), (("--cache-gib", "nan"), "--cache-gib"),
+                (("--cache-disk-gib", "inf"), "--cache-disk-gib")]
+
+
+@pytest.mark.parametrize("options,said", WRONG_STARTS)
+def test_wrong_starts_end_before_anybody_can_come(lily, options, said):
     import subprocess
-    ended = subprocess.run([lily, "serve", "--port", "0", "--model", "/nowhere"], capture_output=True, text=True, timeout=60)
-    assert ended.returncode not in (0, -6, -11)
+    ended = subprocess.run([lily, "serve", "--port", "0", *options], capture_output=True, text=True, timeout=60)
+    assert ended.returncode > 0 and said in ended.stderr and "listening" not in ended.stdout, ended
+
+
+def test_a_seed_beyond_64_bits_is_an_error(lily):
+    import subprocess
+    for command in (["run", "Hi"], ["synth", "--layers", "4", "/nowhere/model"]):
+        ended = subprocess.run([lily, *command, "--seed", "18446744073709551616"], capture_output=True, text=True, timeout=60)
+        assert ended.returncode > 0 and "64 bits" in ended.stderr, ended
