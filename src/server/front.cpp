@@ -13,8 +13,6 @@
 namespace lily {
 namespace {
 
-constexpr int kMostRequests = 1000;  // of one connection
-
 /// Numeric address and port of one end.
 template <typename NameOf>
 void address_of(int socket, NameOf name_of, std::string& ip, int& port) {
@@ -96,7 +94,10 @@ bool Front::serve_request(Connection& connection, const RequestFraming& framing,
   const bool close = last || !framing.reusable;
   bool closed = false;
   bool parsed = false;
-  const std::function<void(httplib::Request&)> on_parsed = [&parsed](httplib::Request&) { parsed = true; };
+  const std::function<void(httplib::Request&)> on_parsed = [&parsed](httplib::Request& request) {
+    parsed = true;
+    request.ranges.clear();  // a thousand of them would make a page a thousand times as large
+  };
   const auto process = [&](auto& server) {
     if constexpr (requires { server.Front::process_request(stream, close, closed, on_parsed); }) {
       return server.Front::process_request(stream, close, closed, on_parsed);

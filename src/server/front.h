@@ -11,6 +11,8 @@ namespace lily {
 
 class Front : public httplib::Server {
  public:
+  static constexpr int kMostRequests = 1000;  // of one connection
+
   explicit Front(const ConnectionLimits& limits) : limits_(limits) {}
 
  private:

@@ -71,7 +71,8 @@ HttpServer::HttpServer(const ServerOptions& options)
   server_->new_task_queue = [threads] { return new httplib::ThreadPool(threads); };
   server_->set_tcp_nodelay(true);
   server_->set_socket_options(set_socket_options);
-  server_->set_keep_alive_timeout(kIdleSeconds);  // what responses say
+  server_->set_keep_alive_timeout(kIdleSeconds);  // what responses say, like the next one
+  server_->set_keep_alive_max_count(Front::kMostRequests);
   server_->set_payload_max_length(options.max_body_bytes);
   add_common_handlers();
   if (options.port == 0) {
@@ -142,6 +143,7 @@ void HttpServer::add_common_handlers() {
     std::string message = fmt::format("{} {} is not served here", request.method, request.path);
     int status = response.status;
     if (status == 413) message = "the request body is too large";
+    if (status == 416) message = "the Range is not valid";
     if (status == 414) message = "the request's address is too long";
     if (status == 400) message = "the request is not valid HTTP";
     if (const auto known = methods_.find(request.path); status == 404 && known != methods_.end()) {

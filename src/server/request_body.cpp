@@ -1,9 +1,11 @@
 #include "server/request_body.h"
 
 #include <httplib.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "server/api_error.h"
 
@@ -14,17 +16,29 @@ bool is_number(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
+ApiError too_large_body(std::size_t most_bytes) {
+  return {{.status = 413}, fmt::format("the request body is larger than {} bytes", most_bytes)};
+}
+
 /// Without a length the library reads until the client closes, and takes one that is no number for none. Two lengths
 /// mean different bodies to different readers.
-void check_framing(const httplib::Request& request) {
-  const bool chunked = request.has_header("Transfer-Encoding");
+void check_framing(const httplib::Request& request, std::size_t most_bytes) {
+  const std::size_t encodings = request.get_header_value_count("Transfer-Encoding");
+  const bool chunked = encodings > 0;
   const std::size_t lengths = request.get_header_value_count("Content-Length");
-  if (chunked && request.get_header_value("Transfer-Encoding") != "chunked")
+  if (encodings > 1) throw ApiError({}, "the Transfer-Encoding is given twice");
+  if (chunked && ::strcasecmp(request.get_header_value("Transfer-Encoding").c_str(), "chunked") != 0)
     throw ApiError({.status = 501}, "the Transfer-Encoding is not supported, only chunked is");
   if (!chunked && lengths == 0) throw ApiError({.status = 411}, "the request has no Content-Length, and so no body");
   if (lengths > 1 || (chunked && lengths > 0)) throw ApiError({}, "the length of the request body is given twice");
   if (!chunked && !is_number(request.get_header_value("Content-Length")))
     throw ApiError({}, "the Content-Length is not a number");
+  if (chunked) return;
+  // The library would wait for all of it.
+  const std::string length = request.get_header_value("Content-Length");
+  std::size_t bytes = 0;
+  const auto [end, error] = std::from_chars(length.data(), length.data() + length.size(), bytes);
+  if (error != std::errc() || bytes > most_bytes) throw too_large_body(most_bytes);
 }
 
 void check_encoding(const httplib::Request& request) {
@@ -39,7 +53,7 @@ void check_encoding(const httplib::Request& request) {
 
 std::optional<std::string> read_body(const httplib::Request& request, const httplib::ContentReader& reader,
                                      const BodyLimits& limits) {
-  check_framing(request);
+  check_framing(request, limits.bytes);
   check_encoding(request);
   const auto begin = std::chrono::steady_clock::now();
   std::string body;
@@ -49,7 +63,7 @@ std::optional<std::string> read_body(const httplib::Request& request, const http
     if (!too_large) body.append(data, length);
     return !too_large;
   });
-  if (too_large) throw ApiError({.status = 413}, fmt::format("the request body is larger than {} bytes", limits.bytes));
+  if (too_large) throw too_large_body(limits.bytes);
   if (whole) return body;
   // The connection has given up waiting, or the client has.
   if (std::chrono::steady_clock::now() - begin >= limits.timeout) {

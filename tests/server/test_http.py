@@ -269,6 +269,8 @@ def test_a_client_that_does_not_read_blocks_nobody(server):
 FRAMES = [(b"", b"411"), (b"Content-Length: abc\r\n", b"400"), (b"Content-Length: -5\r\n", b"400"),
           (b"Content-Length: 2\r\nContent-Length: 20\r\n", b"400"),
           (b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n", b"400"), (b"Transfer-Encoding: odd\r\n", b"501"),
+          (b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n", b"400"),
+          (b"Content-Length: 18446744073709551615\r\n", b"413"), (b"Content-Length: 99999999999999999999999\r\n", b"413"),
           (b"Content-Encoding: odd\r\nContent-Length: 2\r\n", b"415")]
 
 
@@ -332,6 +334,29 @@ def test_requests_may_be_sent_before_the_last_is_answered(server):
                   b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"):
         answer = server.exchange(begin + ask)
         assert answer.count(b"HTTP/1.1") == 1 and answer.lower().count(b"connection: close") <= 1, answer
+
+
+def test_ranges_are_ignored(server):
+    for ranges, status in (("bytes=0-0", 200), ("bytes=" + ",".join(f"0-{i}" for i in range(1000)), 200), ("bytes=9-1,x", 416)):
+        answer = httpx.get(server.url + "/", headers={"Range": ranges})
+        assert answer.status_code == status and "served here" not in answer.text, answer.headers
+
+
+def test_chunks_are_read_however_they_are_announced(server):
+    request = (b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: Chunked\r\n\r\n"
+               b"f;a=b\r\n" + b'{"content":"a"}' + b"\r\n0\r\n\r\n")
+    assert server.exchange(request).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_a_connection_may_wait_for_its_first_request_and_between_two(server):
+    with server.connect() as connection:
+        for _ in range(2):
+            time.sleep(3)
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            answer = b""
+            while not answer.endswith(b"}"):
+                answer += connection.recv(65536)
+            assert answer.startswith(b"HTTP/1.1 200 OK") and b"max=1000" in answer, answer
 
 
 def test_objects_of_very_many_fields_are_refused_quickly(server):
