@@ -96,7 +96,8 @@ def test_everything_at_once(lily, tmp_path):
         assert metrics["cached_tokens_total"] > 0
         server.wait_for(lambda m: m["prefix_cache_disk_bytes"] > 0)
     with Server(lily, *options) as server:  # from disk, and then an end with requests in every state
-        assert chat(server, "One?")["content"] == first["whole"]
+        for _ in range(2):  # a slow disk may not have been given the first one
+            assert chat(server, "One?")["content"] == first["whole"]
         assert server.metrics()["cached_tokens_total"] > 0
         body = {"messages": [{"role": "user", "content": "Hi"}], "ignore_eos": True, "max_tokens": 1500}
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
