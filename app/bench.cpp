@@ -217,16 +217,18 @@ void add_bench(CLI::App& app) {
       "--trace", options->trace,
       "launches, sequential stages and weight bytes of a GPU; without one, counted at Qwen3.6-35B-A3B's sizes");
   command->add_flag("--profile", options->profile, "on the CPU: time by op");
-  command->add_flag("--ablate", options->ablate,
-                    "what each optimisation is worth: engines that differ in one switch, in turns");
-  command
-      ->add_option("--against", options->against,
-                   "another engine's benchmark, run after each round; {length} and {tokens} are replaced, e.g. "
-                   "\"llama-bench -m model.gguf -p {length} -n 0 -o json\"")
-      ->check(CLI::Validator([](const std::string& text) { return text.empty() ? "is empty" : ""; }, "COMMAND"));
-  command->add_option("--csv", options->csv, "write the figures to this file");
-  command->add_option("--plot", options->plot, "write prefill.svg and decode.svg to this directory");
-  command->add_flag("--json", options->json, "the figures as JSON instead of a table");
+  auto* ablate = command->add_flag("--ablate", options->ablate,
+                                   "what each optimisation is worth: engines that differ in one switch, in turns");
+  auto* against =
+      command
+          ->add_option("--against", options->against,
+                       "another engine's benchmark, run after each round; {length} and {tokens} are replaced, e.g. "
+                       "\"llama-bench -m model.gguf -p {length} -n 0 -o json\"")
+          ->check(CLI::Validator([](const std::string& text) { return text.empty() ? "is empty" : ""; }, "COMMAND"));
+  auto* csv = command->add_option("--csv", options->csv, "write the figures to this file");
+  auto* plot = command->add_option("--plot", options->plot, "write prefill.svg and decode.svg to this directory");
+  auto* json = command->add_flag("--json", options->json, "the figures as JSON instead of a table");
+  for (auto* other : {against, csv, plot, json}) ablate->excludes(other);  // it has a table of its own
   command->callback([options, command, given] {
     options->lengths_given = given->count() > 0 || command->count("--sweep") > 0;
     bench(*options);

@@ -127,7 +127,8 @@ void add_run(CLI::App& app) {
   options->sampling.add_to(*command);
   command->add_option("prompt", options->prompt, "the prompt; standard input follows it when that is not a terminal");
   command->add_option("-s,--system", options->system, "system message");
-  command->add_option("--stop", options->stop, "text that ends the reply; may be given several times");
+  command->add_option("--stop", options->stop, "text that ends the reply; may be given several times")
+      ->allow_extra_args(false);
   command->add_option("-n,--max-tokens", options->max_tokens, "longest reply; 0: what the context can take")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   command->add_option("-c,--ctx", options->context, "tokens of prompt and reply together")

@@ -149,12 +149,17 @@ void add_serve(CLI::App& app) {
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
   command->add_option("--name", server.served_name, "the model's name in answers")->capture_default_str();
-  command->add_option("--alias", server.aliases, "another name that requests may give the model; '*': any name");
-  command->add_option("--api-key", server.access.api_keys, "clients must give this key; may be given several times");
+  command->add_option("--alias", server.aliases, "another name that requests may give the model; '*': any name")
+      ->allow_extra_args(false);
+  command->add_option("--api-key", server.access.api_keys, "clients must give this key; may be given several times")
+      ->allow_extra_args(false);
   command->add_option("--api-key-file", options->api_key_file, "file with one key on each line");
-  command->add_option("--allow-host", server.access.allowed_hosts, "name under which clients may reach this server");
-  command->add_option("--cors-origin", server.access.cors_origins,
-                      "web origin that may read answers, e.g. http://localhost:3000");
+  command->add_option("--allow-host", server.access.allowed_hosts, "name under which clients may reach this server")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--cors-origin", server.access.cors_origins,
+                   "web origin that may read answers, e.g. http://localhost:3000")
+      ->allow_extra_args(false);
   command
       ->add_option("--keep-alive-seconds", server.keep_alive_seconds,
                    "silence after which a stream says that it is alive")

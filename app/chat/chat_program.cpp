@@ -96,7 +96,9 @@ bool ChatProgram::turn() {
     case ChatInput::Result::kEnd:
       return false;
     case ChatInput::Result::kInterrupt:
-      if (++interrupts_ >= 2) return false;
+      // What was typed is thrown away, and that is all that the key was for.
+      interrupts_ = line.empty() ? interrupts_ + 1 : 1;
+      if (interrupts_ >= 2) return false;
       view_.note("Ctrl-C once more, or Ctrl-D, leaves");
       return true;
     case ChatInput::Result::kInput:

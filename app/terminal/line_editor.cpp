@@ -59,8 +59,8 @@ LineEditor::Result LineEditor::read(std::string_view prompt, std::string_view st
   refresh();
   terminal_.write(step == Step::kInterrupt ? "^C\r\n" : "\r\n");
   terminal_.set_mode(Terminal::Mode::kWaiting);
-  if (step != Step::kInput) return step == Step::kInterrupt ? Result::kInterrupt : Result::kEnd;
   input = buffer_.text();
+  if (step != Step::kInput) return step == Step::kInterrupt ? Result::kInterrupt : Result::kEnd;
   history_.add(input);
   return Result::kInput;
 }

@@ -9,6 +9,7 @@
 #include <array>
 #include <mutex>
 
+#include "sampling/schema_check.h"
 #include "support/error.h"
 
 namespace lily {
@@ -271,6 +272,7 @@ std::shared_ptr<TokenConstraint> GrammarCompiler::json_object(bool or_calls) {
 }
 
 std::shared_ptr<TokenConstraint> GrammarCompiler::json_schema(const std::string& schema, bool or_calls) {
+  check_schema(schema);
   const std::lock_guard lock(impl_->mutex);
   try {
     return impl_->constraint(impl_->compiler().CompileJSONSchema(schema, true, {}, {}, true, kMostSpaces), or_calls);

@@ -64,7 +64,8 @@ ClientSocket::ClientSocket(const std::string& remote_address, int remote_port) {
 }
 
 bool ClientSocket::closed() const {
-  if (descriptor_ < 0) return false;
+  // A connection that was reset has no peer any more, so that it was not found.
+  if (descriptor_ < 0) return true;
   pollfd poll_one{.fd = descriptor_, .events = POLLIN | kHungUp, .revents = 0};
   if (::poll(&poll_one, 1, 0) <= 0) return false;
   if ((poll_one.revents & (POLLERR | POLLHUP | POLLNVAL | kHungUp)) != 0) return true;

@@ -7,7 +7,7 @@ namespace lily {
 
 class ClientSocket {
  public:
-  /// The socket of this process that is connected to the peer; where none is found, closed() stays false.
+  /// The socket of this process that is connected to the peer; where none is found it was reset: closed().
   ClientSocket(const std::string& remote_address, int remote_port);
   explicit ClientSocket(int descriptor) : descriptor_(descriptor) {}
   /// The peer has closed or reset the connection.

@@ -97,6 +97,22 @@ TEST_F(GrammarTest, BadSchemasAreErrors) {
     EXPECT_THROW(grammar_.json_schema(schema), Error) << schema;
 }
 
+TEST_F(GrammarTest, WhatCannotBeEnforcedIsAnError) {
+  for (const char* schema :
+       {R"({"anyOf": []})", R"({"oneOf": []})", R"({"type": []})", R"({"not": {}})",
+        R"({"type": "number", "multipleOf": 7})", R"({"allOf": [{"type": "string"}, {"type": "integer"}]})",
+        R"({"$ref": "file:///etc/passwd"})", R"({"$ref": "http://x/y\n"})", R"({"format": "a\nb", "type": "string"})",
+        R"({"type": "string", "pattern": "(?=x)y"})", R"({"type": "string", "pattern": "(a)\\1"})",
+        R"({"type": "object", "properties": {"a": {"items": {"not": {}}}}})", R"({"$defs": {"x": {"if": {}}}})"}) {
+    EXPECT_THROW(grammar_.json_schema(schema), Error) << schema;
+  }
+  // Names and values that read like keywords are none.
+  EXPECT_NO_THROW(grammar_.json_schema(
+      R"({"type": "object", "properties": {"not": {"type": "string", "pattern": "\\\\1"}, "if": {"enum": ["not"]},
+          "multipleOf": {"const": {"not": 1}}, "b": {"allOf": [{"$ref": "#/$defs/b"}]}},
+          "$defs": {"b": {"type": "integer"}}})"));
+}
+
 TEST_F(GrammarTest, JsonOrACall) {
   for (const bool call : {false, true}) {
     const auto constraint = grammar_.json_schema(R"({"const": {"a": 1}})", true);

@@ -3,6 +3,7 @@
 import gzip
 import json
 import socket
+import struct
 import threading
 import time
 
@@ -185,6 +186,17 @@ def test_a_client_that_leaves_while_decoding_frees_its_slot(server):
     after = server.metrics()
     assert after["requests_cancelled_total"] == before["requests_cancelled_total"] + len(kinds)
     assert after["generated_tokens_total"] - before["generated_tokens_total"] < 3500 * len(kinds)
+
+
+def test_a_client_that_resets_its_connection_at_once_frees_its_slot(server):
+    before = server.metrics()
+    for _ in range(8):
+        connection = server.raw_post(CHAT, {"messages": USER, "max_tokens": 30000, "ignore_eos": True})
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing sends a reset
+        connection.close()
+    assert server.chat("Hi", max_tokens=1)
+    after = server.wait_for(lambda m: m["requests_running"] + m["requests_waiting"] == 0, seconds=10)
+    assert after["generated_tokens_total"] - before["generated_tokens_total"] < 4000  # to the end it would be eight times that
 
 
 def test_a_client_that_leaves_during_the_prefill_or_the_queue_frees_its_place(lily):
