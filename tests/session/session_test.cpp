@@ -20,8 +20,7 @@ class SessionTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     checkpoint_ = std::make_unique<Checkpoint>(Checkpoint::open(resolve_model("demo")));
-    // Not the default: where activations are rounded to 8 bits, the last bit of a sum can move a logit by half a unit.
-    ops_ = make_cpu_ops(checkpoint_->config(), {.threads = 2, .target = "", .activations = Activations::kInt16});
+    ops_ = make_cpu_ops(checkpoint_->config(), {.threads = 2});
     model_ = std::make_unique<Model>(load_model(*checkpoint_, *ops_));
   }
   static void TearDownTestSuite() {
