@@ -9,6 +9,7 @@
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <numeric>
 #include <string>
 
 #include "ops/cpu/memory.h"
@@ -271,6 +272,82 @@ TEST(CpuOps, AttentionIsCausalOverTheWholeTimeline) {
     check(config, what + " after " + std::to_string(before_rows),
           attention_op(config, weights, rows, before_rows, projected, earlier), kTolerance, 1.5e-2);
   });
+}
+
+// Attention over `rows` rows of one timeline, in chunks that end at `ends`. `others`: timelines that share the batches,
+// before and after it; their rows are not returned.
+std::vector<float> attend_in_chunks(const ModelConfig& config, Ops& ops, const AttentionWeights& weights,
+                                    std::span<const float> projected, std::span<const std::int64_t> ends,
+                                    std::int64_t others) {
+  const std::int64_t in = config.attention_rows(), width = config.num_attention_heads * config.head_dim;
+  const auto state = ops.new_state(ends.back()), left = ops.new_state(ends.back()), right = ops.new_state(ends.back());
+  std::vector<float> all;
+  std::int64_t begin = 0;
+  for (const std::int64_t end : ends) {
+    const std::int64_t rows = end - begin;
+    const auto chunk = projected.subspan(static_cast<std::size_t>(begin * in), static_cast<std::size_t>(rows * in));
+    const std::int64_t other_rows = others * std::min<std::int64_t>(rows, 11);
+    std::vector<float> batch(projected.begin(), projected.begin() + other_rows * in);
+    batch.insert(batch.end(), chunk.begin(), chunk.end());
+    batch.insert(batch.end(), projected.begin(), projected.begin() + other_rows * in);
+    std::vector<Segment> segments = {{state.get(), other_rows, rows, begin}};
+    if (others > 0) {
+      segments.insert(segments.begin(), {left.get(), 0, other_rows, 0});
+      segments.push_back({right.get(), other_rows + rows, other_rows, begin});
+    }
+    const Tensor x = cpu_tensor(ops, rows + 2 * other_rows, in, batch);
+    Tensor out = ops.tensor(x.rows, width);
+    ops.attention(x, weights, 0, segments, out);
+    const std::vector<float> got = op_cases::read(ops, out);
+    all.insert(all.end(), got.begin() + other_rows * width, got.begin() + (other_rows + rows) * width);
+    begin = end;
+  }
+  return all;
+}
+
+// A row's attention is the same to the bit whether its timeline came in one call, token by token or in chunks, alone or
+// among others, with any number of threads.
+TEST(CpuOps, AttentionOfARowDoesNotDependOnItsBatch) {
+#ifdef LILY_EMULATED
+  constexpr std::int64_t kRows = 270;  // two ranges
+#else
+  constexpr std::int64_t kRows = 600;
+#endif
+  for (const ModelConfig& config : {op_cases::demo_shape(), op_cases::odd_shape()}) {
+    Random random(13);
+    const op_cases::AttentionCase weights(random, config);
+    const auto projected = op_cases::normal_values(random, kRows * config.attention_rows(), 2.0F);
+    std::vector<std::int64_t> ones(kRows), chunks, small_chunks;
+    std::iota(ones.begin(), ones.end(), 1);
+    for (std::int64_t at = 0; at < kRows; chunks.push_back(at)) {
+      at = std::min<std::int64_t>(kRows, at + 1 + static_cast<std::int64_t>(random() % 120U));
+    }
+    for (std::int64_t at = 0; at < kRows; small_chunks.push_back(at)) {
+      at = std::min<std::int64_t>(kRows, at + 1 + static_cast<std::int64_t>(random() % 10U));
+    }
+    for (const std::string& target : cpu_targets()) {
+      for (const std::string mode : {"float32", "int16"}) {
+        std::vector<float> expected;
+        for (const int threads : {1, 3}) {
+          const auto ops =
+              make_cpu_ops(config, {.threads = threads, .target = target, .activations = activations_named(mode)});
+          const AttentionWeights loaded = weights.load(*ops);
+          const auto expect_equal = [&](const std::string& what, std::span<const std::int64_t> ends,
+                                        std::int64_t others) {
+            const std::vector<float> got = attend_in_chunks(config, *ops, loaded, projected, ends, others);
+            if (expected.empty()) expected = got;
+            ASSERT_EQ(got.size(), expected.size());
+            EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0)
+                << what << ", " << target << " " << mode << " threads " << threads;
+          };
+          expect_equal("in one call", std::vector{kRows}, 0);
+          expect_equal("in chunks", chunks, 0);
+          expect_equal("in small chunks among others", small_chunks, 1);
+          if (threads == 1) expect_equal("token by token", ones, 0);
+        }
+      }
+    }
+  }
 }
 
 TEST(CpuOps, MixtureOfExpertsRoutesEveryRow) {

@@ -3,7 +3,9 @@
 // it is said.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -88,27 +90,32 @@ struct DeltaCall {
   std::int64_t y_stride = 0;
 };
 
-/// Softmax attention of several queries over the tokens [begin, end) of one KV head, kept as running maximum, sum of
-/// exponentials and weighted values, so that ranges can be joined. Query i sees the tokens before limit[i].
+/// What softmax attention over a range of tokens gives; ranges can be joined.
+struct Attended {
+  float* maximum = nullptr;  // [queries], of the scores q . k
+  float* sum = nullptr;      // [queries], of the weights 2^(score - maximum)
+  float* out = nullptr;      // [queries, head_dim], of the weights times the values
+};
+constexpr std::int64_t kAttendRange = 256;  // tokens at most
+
+/// Softmax attention of several queries over one range of tokens that all of them see. A query's result depends on
+/// itself and the range alone.
 struct AttendCall {
-  const float* q = nullptr;  // [queries, head_dim], scaled by 1 / sqrt(head_dim)
+  const float* q = nullptr;  // [queries, head_dim], scaled by log2(e) / sqrt(head_dim)
   std::int64_t queries = 0;
   std::int64_t head_dim = 0;
   const void* k = nullptr;  // [tokens, head_dim], float32 or float16
   const void* v = nullptr;  // [tokens, head_dim]
   bool float16 = false;
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  const std::int64_t* limit = nullptr;
-  float* maximum = nullptr;  // [queries], -infinity at the start
-  float* sum = nullptr;      // [queries], 0 at the start
-  float* out = nullptr;      // [queries, head_dim], 0 at the start
-  float* scratch = nullptr;  // attend_scratch() floats
+  std::int64_t tokens = 0;
+  Attended result;
+  float* scratch = nullptr;  // kAttendScratch floats
+  // Memory that is asked for while the scores and while the values are computed.
+  std::span<const std::byte> ahead_of_scores;
+  std::span<const std::byte> ahead_of_values;
 };
-constexpr std::int64_t kAttendBlock = 32;
-inline std::int64_t attend_scratch(std::int64_t queries, std::int64_t head_dim) {
-  return (queries + head_dim) * kAttendBlock;
-}
+constexpr std::int64_t kMostQueryTile = 8;
+constexpr std::int64_t kAttendScratch = kMostQueryTile * kAttendRange;
 
 struct Kernels {
   /// out = x / sqrt(mean(x^2) + eps) * factor * weight; weight may be nullptr, out may be x.
@@ -131,8 +138,11 @@ struct Kernels {
   void (*conv_silu)(const ConvCall& call);
   void (*delta)(const DeltaCall& call);
   void (*attend)(const AttendCall& call);
+  /// `all` becomes the result over its tokens and `next`'s together.
+  void (*join_attended)(const Attended& next, std::int64_t queries, std::int64_t head_dim, const Attended& all);
   /// Rounded to nearest; beyond the largest float16, that.
   void (*to_float16)(const float* x, std::int64_t n, std::uint16_t* out);
+  void (*from_float16)(const std::uint16_t* x, std::int64_t n, float* out);
   /// Multiplies and adds bytes, nothing else; returns how many multiplications and additions that were. Absent where
   /// there are no vectors.
   double (*dot_loop)(std::int64_t passes);

@@ -1,11 +1,15 @@
-// Softmax attention over blocks of tokens with running maximum and sum (the blocks' order does not matter beyond
-// rounding, and no score matrix is ever kept). Keys and values are float32 or float16 in the cache; every sum is
-// float32.
+// Softmax attention over one range of tokens from scratch: all scores, their maximum, the weights, their sum, and the
+// weighted values. Keys and values are float32 or float16 in the cache; every sum is float32.
+//
+// The order of every sum depends on the number of tokens and head_dim alone, not on how many queries there are:
+// a score has one chain of additions per lane over head_dim, then a tree over the lanes; the sum of weights four chains
+// (of the tokens t mod 4); a weighted value one chain over the tokens.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/kernels_attention.cpp"  // NOLINT
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <type_traits>
 
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -16,88 +20,144 @@ HWY_BEFORE_NAMESPACE();
 namespace lily::cpu::HWY_NAMESPACE {
 namespace {
 
-constexpr int kQueryTile = kTileRegisters / 2;  // times two vectors of values
-constexpr int kScoreTile = kTileRegisters / 4;  // times four tokens
+constexpr int kQueryTile = kTileRegisters / 2;
+constexpr int kScoreTokens = kTileRegisters == 16 ? 3 : 2;  // times the queries: the sums of a tile of scores
+constexpr int kValueVectors = 2;                            // times the queries: the sums of a tile of values
+constexpr std::int64_t kAheadTokens = 16;                   // of values, between two requests for memory
+static_assert(kQueryTile <= kMostQueryTile && kQueryTile % 4 == 0);
 
-// widened[t][c] for the tokens of one block; float32 rows are used where they are.
-template <class T>
-HWY_INLINE const float* widen(const T* rows, std::int64_t tokens, std::int64_t head_dim, float* widened) {
-  if constexpr (std::is_same_v<T, float>) {
-    return rows;
-  } else {
-    for_lanes(tokens * head_dim, [&](auto d, std::int64_t i) HWY_ATTR {
-      const hn::Rebind<hwy::float16_t, decltype(d)> narrow;
-      hn::StoreU(hn::PromoteTo(d, hn::LoadU(narrow, reinterpret_cast<const hwy::float16_t*>(rows) + i)), d,
-                 widened + i);
-    });
-    return widened;
-  }
+template <class D>
+HWY_INLINE hn::Vec<D> load_row(D d, const float* from) {
+  return hn::LoadU(d, from);
 }
 
-// scores[i][t] for kQueries queries and kTokens tokens.
-template <int kQueries, int kTokens>
-HWY_INLINE void score_tile(const float* q, const float* k, std::int64_t head_dim, float* scores) {
+template <class D>
+HWY_INLINE hn::Vec<D> load_row(D d, const std::uint16_t* from) {
+  const hn::Rebind<hwy::float16_t, D> narrow;
+  return hn::PromoteTo(d, hn::LoadU(narrow, reinterpret_cast<const hwy::float16_t*>(from)));
+}
+
+// 2^x for x <= 0, 0 below the normal numbers. The polynomial's relative error is 2e-9.
+template <class D>
+HWY_INLINE hn::Vec<D> power_of_two(D d, hn::Vec<D> x) {
+  const hn::RebindToSigned<D> integers;
+  const auto magic = hn::Set(d, 12582912.0F);  // 1.5 * 2^23: what is added to it is rounded to an integer
+  const auto rounded = hn::Add(x, magic);
+  const auto rest = hn::Sub(x, hn::Sub(rounded, magic));
+  auto y = hn::Set(d, 1.535336191e-4F);
+  y = hn::MulAdd(y, rest, hn::Set(d, 1.339887441e-3F));
+  y = hn::MulAdd(y, rest, hn::Set(d, 9.618437358e-3F));
+  y = hn::MulAdd(y, rest, hn::Set(d, 5.550332471e-2F));
+  y = hn::MulAdd(y, rest, hn::Set(d, 2.402264791e-1F));
+  y = hn::MulAdd(y, rest, hn::Set(d, 6.931472029e-1F));
+  y = hn::MulAdd(y, rest, hn::Set(d, 1.0F));
+  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(integers, rounded));
+  const auto scaled = hn::BitCast(d, hn::Add(hn::BitCast(integers, y), exponent));
+  return hn::IfThenElseZero(hn::Ge(x, hn::Set(d, -126.0F)), scaled);
+}
+
+// Asks for memory in the order of addresses, some lines at a time.
+class Ahead {
+ public:
+  Ahead(std::span<const std::byte> bytes, std::int64_t steps)
+      : at_(reinterpret_cast<const std::uint8_t*>(bytes.data())),
+        left_((static_cast<std::int64_t>(bytes.size()) + 63) / 64),
+        step_((left_ + steps - 1) / steps) {}
+  HWY_INLINE void step() {
+    const std::int64_t lines = HWY_MIN(left_, step_);
+    for (std::int64_t i = 0; i < lines; ++i) hwy::Prefetch(at_ + 64 * i);
+    at_ += 64 * lines;
+    left_ -= lines;
+  }
+
+ private:
+  const std::uint8_t* at_;
+  std::int64_t left_;  // lines
+  std::int64_t step_;
+};
+
+// scores[t][i] for kQueries queries and kTokens tokens; what follows them in a row of kQueryTile may be overwritten.
+template <int kQueries, int kTokens, class T>
+HWY_INLINE void score_tile(const float* q, const T* k, std::int64_t head_dim, float* scores) {
   const FloatTag d;
-  constexpr int kSums = kQueries * kTokens;
+  constexpr int kPadded = (kQueries + 3) / 4 * 4;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  FloatVector sums[kSums];
-  for (int n = 0; n < kSums; ++n) sums[n] = hn::Zero(d);
+  FloatVector sums[kTokens][kPadded];
+  for (int t = 0; t < kTokens; ++t) {
+    for (int i = 0; i < kPadded; ++i) sums[t][i] = hn::Zero(d);
+  }
   std::int64_t c = 0;
   for (; c + lanes <= head_dim; c += lanes) {
     FloatVector keys[kTokens];
-    for (int t = 0; t < kTokens; ++t) keys[t] = hn::LoadU(d, k + t * head_dim + c);
+    for (int t = 0; t < kTokens; ++t) keys[t] = load_row(d, k + t * head_dim + c);
     for (int i = 0; i < kQueries; ++i) {
       const FloatVector query = hn::LoadU(d, q + i * head_dim + c);
-      for (int t = 0; t < kTokens; ++t) sums[i * kTokens + t] = hn::MulAdd(query, keys[t], sums[i * kTokens + t]);
+      for (int t = 0; t < kTokens; ++t) sums[t][i] = hn::MulAdd(query, keys[t], sums[t][i]);
     }
   }
-  for (int i = 0; i < kQueries; ++i) {
-    float* row = scores + i * kAttendBlock;
-    if constexpr (kTokens == 4) {
-      sums_of_four(sums + i * kTokens, row);
-    } else {
-      for (int t = 0; t < kTokens; ++t) row[t] = sum_of(d, sums[i * kTokens + t]);
-    }
-    for (std::int64_t r = c; r < head_dim; ++r) {
-      for (int t = 0; t < kTokens; ++t) row[t] += q[i * head_dim + r] * k[t * head_dim + r];
-    }
+  for (int t = 0; t < kTokens; ++t) {
+    for (int i = 0; i < kPadded; i += 4) sums_of_four(sums[t] + i, scores + t * kQueryTile + i);
   }
-}
-
-template <int kQueries>
-HWY_INLINE void score_rows(const float* q, const float* k, std::int64_t tokens, std::int64_t head_dim, float* scores) {
-  std::int64_t t = 0;
-  for (; t + 4 <= tokens; t += 4) {
-    const float* keys = k + t * head_dim;
-    std::int64_t i = 0;
-    for (; i + kScoreTile <= kQueries; i += kScoreTile) {
-      score_tile<kScoreTile, 4>(q + i * head_dim, keys, head_dim, scores + i * kAttendBlock + t);
-    }
-    for (; i < kQueries; ++i) score_tile<1, 4>(q + i * head_dim, keys, head_dim, scores + i * kAttendBlock + t);
-  }
-  for (; t < tokens; ++t) {
-    for (std::int64_t i = 0; i < kQueries; ++i) {
-      score_tile<1, 1>(q + i * head_dim, k + t * head_dim, head_dim, scores + i * kAttendBlock + t);
+  const hn::CappedTag<float, 1> one;
+  for (; c < head_dim; ++c) {
+    for (int t = 0; t < kTokens; ++t) {
+      for (int i = 0; i < kQueries; ++i) {
+        float* score = scores + t * kQueryTile + i;
+        const auto query = hn::LoadU(one, q + i * head_dim + c);
+        hn::StoreU(hn::MulAdd(query, load_row(one, k + t * head_dim + c), hn::LoadU(one, score)), one, score);
+      }
     }
   }
 }
 
-// out[i] += sum_t weights[i][t] * v[t], over kVectors vectors of the head.
-template <int kQueries, int kVectors, class D>
-HWY_INLINE void value_tile(D d, const float* weights, const float* v, std::int64_t tokens, std::int64_t head_dim,
-                           float* out) {
+// Turns the scores [tokens][kQueryTile] into weights.
+HWY_INLINE void soften(std::int64_t tokens, float* scores, float* maximum, float* sum) {
+  using Tag = hn::CappedTag<float, kQueryTile>;
+  using V = hn::Vec<Tag>;
+  const Tag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t i = 0; i < kQueryTile; i += lanes) {
+    V most = hn::LoadU(d, scores + i);
+    for (std::int64_t t = 1; t < tokens; ++t) most = hn::Max(most, hn::LoadU(d, scores + t * kQueryTile + i));
+    hn::StoreU(most, d, maximum + i);
+    V sums[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+    const auto weigh = [&](std::int64_t t, V& chain) HWY_ATTR {
+      float* at = scores + t * kQueryTile + i;
+      const V weight = power_of_two(d, hn::Sub(hn::LoadU(d, at), most));
+      hn::StoreU(weight, d, at);
+      chain = hn::Add(chain, weight);
+    };
+    std::int64_t t = 0;
+    for (; t + 4 <= tokens; t += 4) {
+      for (int j = 0; j < 4; ++j) weigh(t + j, sums[j]);
+    }
+    for (int j = 0; j < 3; ++j) {
+      if (t + j < tokens) weigh(t + j, sums[j]);
+    }
+    hn::StoreU(hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3])), d, sum + i);
+  }
+}
+
+// out[i] = sum_t weights[t][i] * v[t], over kVectors vectors of the head.
+template <int kQueries, int kVectors, class D, class T>
+HWY_INLINE void value_tile(D d, const float* weights, const T* v, std::int64_t tokens, std::int64_t head_dim,
+                           float* out, Ahead& ahead) {
   using V = hn::Vec<D>;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   V sums[kQueries][kVectors];
   for (int i = 0; i < kQueries; ++i) {
-    for (int j = 0; j < kVectors; ++j) sums[i][j] = hn::LoadU(d, out + i * head_dim + j * lanes);
+    for (int j = 0; j < kVectors; ++j) sums[i][j] = hn::Zero(d);
   }
-  for (std::int64_t t = 0; t < tokens; ++t) {
-    V values[kVectors];
-    for (int j = 0; j < kVectors; ++j) values[j] = hn::LoadU(d, v + t * head_dim + j * lanes);
-    for (int i = 0; i < kQueries; ++i) {
-      const V weight = hn::Set(d, weights[i * kAttendBlock + t]);
-      for (int j = 0; j < kVectors; ++j) sums[i][j] = hn::MulAdd(weight, values[j], sums[i][j]);
+  for (std::int64_t begin = 0; begin < tokens; begin += kAheadTokens) {
+    ahead.step();
+    const std::int64_t end = HWY_MIN(tokens, begin + kAheadTokens);
+    for (std::int64_t t = begin; t < end; ++t) {
+      V values[kVectors];
+      for (int j = 0; j < kVectors; ++j) values[j] = load_row(d, v + t * head_dim + j * lanes);
+      for (int i = 0; i < kQueries; ++i) {
+        const V weight = hn::Set(d, weights[t * kQueryTile + i]);
+        for (int j = 0; j < kVectors; ++j) sums[i][j] = hn::MulAdd(weight, values[j], sums[i][j]);
+      }
     }
   }
   for (int i = 0; i < kQueries; ++i) {
@@ -105,110 +165,72 @@ HWY_INLINE void value_tile(D d, const float* weights, const float* v, std::int64
   }
 }
 
-template <int kQueries>
-HWY_INLINE void value_rows(const float* weights, const float* v, std::int64_t tokens, std::int64_t head_dim,
-                           float* out) {
+template <int kQueries, class T>
+HWY_INLINE void value_rows(const AttendCall& call, const T* v, bool first, float* out) {
   const FloatTag d;
+  const std::int64_t dim = call.head_dim;
+  const float* weights = call.scratch;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t steps = (call.tokens + kAheadTokens - 1) / kAheadTokens;
+  Ahead ahead(first ? call.ahead_of_values : std::span<const std::byte>(),
+              HWY_MAX(dim / (kValueVectors * lanes), 1) * steps);
   std::int64_t c = 0;
-  for (; c + 2 * lanes <= head_dim; c += 2 * lanes) {
-    value_tile<kQueries, 2>(d, weights, v + c, tokens, head_dim, out + c);
+  for (; c + kValueVectors * lanes <= dim; c += kValueVectors * lanes) {
+    value_tile<kQueries, kValueVectors>(d, weights, v + c, call.tokens, dim, out + c, ahead);
   }
-  for (; c + lanes <= head_dim; c += lanes) value_tile<kQueries, 1>(d, weights, v + c, tokens, head_dim, out + c);
+  for (; c + lanes <= dim; c += lanes) value_tile<kQueries, 1>(d, weights, v + c, call.tokens, dim, out + c, ahead);
   const hn::CappedTag<float, 1> one;
-  for (; c < head_dim; ++c) value_tile<kQueries, 1>(one, weights, v + c, tokens, head_dim, out + c);
+  for (; c < dim; ++c) value_tile<kQueries, 1>(one, weights, v + c, call.tokens, dim, out + c, ahead);
 }
 
-// Turns the scores of one query into weights exp(score - maximum) and rescales what was summed before.
-// Tokens from `visible` on get weight 0.
-HWY_INLINE void soften(const AttendCall& call, std::int64_t query, std::int64_t tokens, std::int64_t visible,
-                       float* scores) {
-  const FloatTag d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const float before = call.maximum[query];
-  FloatVector most = hn::Set(d, before);
-  float maximum = before;
+template <int kQueries, class T>
+HWY_INLINE void attend_tile(const AttendCall& call, std::int64_t query) {
+  const std::int64_t dim = call.head_dim;
+  const float* q = call.q + query * dim;
+  const T* k = static_cast<const T*>(call.k);
+  Ahead ahead(query == 0 ? call.ahead_of_scores : std::span<const std::byte>(),
+              (call.tokens + kScoreTokens - 1) / kScoreTokens);
   std::int64_t t = 0;
-  for (; t + lanes <= visible; t += lanes) most = hn::Max(most, hn::LoadU(d, scores + t));
-  for (; t < visible; ++t) maximum = HWY_MAX(maximum, scores[t]);
-  maximum = HWY_MAX(maximum, hn::GetLane(hn::MaxOfLanes(d, most)));
-  call.maximum[query] = maximum;
-
-  FloatVector sum = hn::Zero(d);
-  float rest = 0;
-  for (t = 0; t + lanes <= visible; t += lanes) {
-    const FloatVector weight = hn::Exp(d, hn::Sub(hn::LoadU(d, scores + t), hn::Set(d, maximum)));
-    hn::StoreU(weight, d, scores + t);
-    sum = hn::Add(sum, weight);
+  for (; t + kScoreTokens <= call.tokens; t += kScoreTokens) {
+    ahead.step();
+    score_tile<kQueries, kScoreTokens>(q, k + t * dim, dim, call.scratch + t * kQueryTile);
   }
-  for (; t < visible; ++t) {
-    scores[t] = hn::GetLane(hn::Exp(d, hn::Set(d, scores[t] - maximum)));
-    rest += scores[t];
-  }
-  for (; t < tokens; ++t) scores[t] = 0;
-  rest += sum_of(d, sum);
-  if (maximum == before) {
-    call.sum[query] += rest;
-    return;
-  }
-  const float keep = hn::GetLane(hn::Exp(d, hn::Set(d, before - maximum)));
-  call.sum[query] = call.sum[query] * keep + rest;
-  float* out = call.out + query * call.head_dim;
-  for_lanes(call.head_dim, [&](auto tag, std::int64_t c) HWY_ATTR {
-    hn::StoreU(hn::Mul(hn::LoadU(tag, out + c), hn::Set(tag, keep)), tag, out + c);
-  });
-}
-
-// Asks for `bytes` bytes of memory in the order of addresses.
-HWY_INLINE void prefetch(const void* from, std::int64_t bytes) {
-  for (std::int64_t at = 0; at < bytes; at += 64) hwy::Prefetch(static_cast<const std::uint8_t*>(from) + at);
-}
-
-template <int kQueries>
-HWY_INLINE void block_queries(const AttendCall& call, std::int64_t query, const float* k, std::int64_t begin,
-                              std::int64_t tokens) {
-  float* scores = call.scratch + query * kAttendBlock;
-  score_rows<kQueries>(call.q + query * call.head_dim, k, tokens, call.head_dim, scores);
-  for (std::int64_t i = 0; i < kQueries; ++i) {
-    const std::int64_t visible = std::clamp<std::int64_t>(call.limit[query + i] - begin, 0, tokens);
-    soften(call, query + i, tokens, visible, scores + i * kAttendBlock);
-  }
-}
-
-// body(number of queries as a constant, first query)
-template <class Body>
-HWY_INLINE void for_query_tiles(std::int64_t queries, const Body& body) {
-  std::int64_t i = 0;
-  for (; i + kQueryTile <= queries; i += kQueryTile) body(std::integral_constant<int, kQueryTile>(), i);
-  for (; i + 2 <= queries; i += 2) body(std::integral_constant<int, 2>(), i);
-  if (i < queries) body(std::integral_constant<int, 1>(), i);
+  for (; t < call.tokens; ++t) score_tile<kQueries, 1>(q, k + t * dim, dim, call.scratch + t * kQueryTile);
+  float maximum[kQueryTile];
+  float sum[kQueryTile];
+  soften(call.tokens, call.scratch, maximum, sum);
+  std::copy_n(maximum, kQueries, call.result.maximum + query);
+  std::copy_n(sum, kQueries, call.result.sum + query);
+  value_rows<kQueries>(call, static_cast<const T*>(call.v), query == 0, call.result.out + query * dim);
 }
 
 template <class T>
 void attend_typed(const AttendCall& call) {
-  const std::int64_t dim = call.head_dim;
-  float* widened = call.scratch + call.queries * kAttendBlock;
-  for (std::int64_t begin = call.begin; begin < call.end; begin += kAttendBlock) {
-    const std::int64_t tokens = std::min(kAttendBlock, call.end - begin);
-    const std::int64_t bytes = tokens * dim * static_cast<std::int64_t>(sizeof(T));
-    const T* k = static_cast<const T*>(call.k) + begin * dim;
-    const T* v = static_cast<const T*>(call.v) + begin * dim;
-    const float* keys = widen(k, tokens, dim, widened);
-    prefetch(v, bytes);
-    for_query_tiles(call.queries, [&](auto count, std::int64_t query) HWY_ATTR {
-      block_queries<decltype(count)::value>(call, query, keys, begin, tokens);
-    });
-    const float* values = widen(v, tokens, dim, widened);
-    if (begin + kAttendBlock < call.end) prefetch(k + kAttendBlock * dim, bytes);
-    for_query_tiles(call.queries, [&](auto count, std::int64_t query) HWY_ATTR {
-      value_rows<decltype(count)::value>(call.scratch + query * kAttendBlock, values, tokens, dim,
-                                         call.out + query * dim);
-    });
-  }
+  std::int64_t i = 0;
+  for (; i + kQueryTile <= call.queries; i += kQueryTile) attend_tile<kQueryTile, T>(call, i);
+  for (; i < call.queries; ++i) attend_tile<1, T>(call, i);
 }
 
 void attend(const AttendCall& call) {
   call.float16 ? attend_typed<std::uint16_t>(call) : attend_typed<float>(call);
+}
+
+void join_attended(const Attended& next, std::int64_t queries, std::int64_t head_dim, const Attended& all) {
+  const hn::CappedTag<float, 1> one;
+  for (std::int64_t q = 0; q < queries; ++q) {
+    const float maximum = HWY_MAX(all.maximum[q], next.maximum[q]);
+    const float keep = hn::GetLane(power_of_two(one, hn::Set(one, all.maximum[q] - maximum)));
+    const float take = hn::GetLane(power_of_two(one, hn::Set(one, next.maximum[q] - maximum)));
+    all.maximum[q] = maximum;
+    const auto sum = hn::Mul(hn::Set(one, all.sum[q]), hn::Set(one, keep));
+    all.sum[q] = hn::GetLane(hn::MulAdd(hn::Set(one, next.sum[q]), hn::Set(one, take), sum));
+    float* out = all.out + q * head_dim;
+    const float* more = next.out + q * head_dim;
+    for_lanes(head_dim, [&](auto d, std::int64_t c) HWY_ATTR {
+      const auto kept = hn::Mul(hn::LoadU(d, out + c), hn::Set(d, keep));
+      hn::StoreU(hn::MulAdd(hn::LoadU(d, more + c), hn::Set(d, take), kept), d, out + c);
+    });
+  }
 }
 
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
@@ -242,9 +264,15 @@ void to_float16(const float* x, std::int64_t n, std::uint16_t* out) {
 
 #endif
 
+void from_float16(const std::uint16_t* x, std::int64_t n, float* out) {
+  for_lanes(n, [&](auto d, std::int64_t i) HWY_ATTR { hn::StoreU(load_row(d, x + i), d, out + i); });
+}
+
 void fill(Kernels& kernels) {
   kernels.attend = attend;
+  kernels.join_attended = join_attended;
   kernels.to_float16 = to_float16;
+  kernels.from_float16 = from_float16;
 }
 
 }  // namespace

@@ -50,13 +50,8 @@ class CpuOps final : public Ops {
   Pages move_to_huge_pages(std::vector<QuantRows>& rows);
 
   struct ExpertGroup;  // the rows that go to one expert
-  struct AttendItem;   // some queries of one KV head over a range of tokens
-  struct Partials {    // attend()'s results per item: [items, queries] and [items, queries, head_dim]
-    std::int64_t queries = 0;
-    float* maximum = nullptr;
-    float* sum = nullptr;
-    float* out = nullptr;
-  };
+  struct AttendItem;   // some queries of one KV head over some ranges of tokens
+  struct AttendWork;   // what the items of one call share
 
   /// body(row) for each row, on all threads when there are enough of them to be worth it.
   template <typename Body>
@@ -109,8 +104,9 @@ class CpuOps final : public Ops {
                          float* queries, float* work);
   void norm_and_rope(const float* x, const float* weight, const float* rotation, float factor, float* out) const;
   void rotation_at(std::int64_t position, float* rotation) const;
-  std::vector<AttendItem> attention_items(Batch batch) const;
-  void finish_attention(const AttendItem& item, const Partials& partials, const Tensor& projected, Tensor& out) const;
+  std::vector<AttendItem> attention_items(Batch batch, std::int64_t layer) const;
+  void attend(const AttendWork& work, const AttendItem& item, Attended all, float* scratch) const;
+  void finish_attention(const AttendWork& work, const AttendItem& item, std::int64_t row) const;
 
   std::int64_t hidden_row_bytes(const QuantRows& down) const {
     return takes_records(down) ? layout_of(down.in).bytes() : 4 * down.in;
