@@ -20,17 +20,11 @@
 #define LILY_INTEGER_SIMD 1
 #endif
 
-// ARM's dot product: asked for by the build (kernel_tables.h), or a Mac's. GCC drops what -march gives where Highway
-// sets the features of a function, so they are named once more.
-#undef LILY_DOTPROD
-#if defined(LILY_COMPILING_DOTPROD)
-#define LILY_DOTPROD 1
+// ARM's dot product (kernel_tables.h). GCC drops what -march gives where Highway sets the features of a function, so
+// they are named once more; with clang they come from -march alone.
+#if defined(LILY_COMPILING_DOTPROD) && HWY_COMPILER_GCC_ACTUAL
 #undef HWY_TARGET_STR
 #define HWY_TARGET_STR "arch=armv8.2-a+crypto+dotprod"
-#elif HWY_ARCH_ARM_A64 && defined(__ARM_FEATURE_DOTPROD) && !HWY_COMPILER_GCC_ACTUAL
-#define LILY_DOTPROD 1
-#else
-#define LILY_DOTPROD 0
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -78,10 +72,14 @@ HWY_INLINE SumVector dot4(SumVector sums, ByteVector codes, ByteVector x) {
 #elif HWY_TARGET == HWY_AVX3
   const __m512i pairs = _mm512_maddubs_epi16(codes.raw, x.raw);
   return SumVector{_mm512_add_epi32(sums.raw, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)))};
+#elif defined(LILY_COMPILING_AVX2VNNI)
+  // As text: older compilers do not know AVX-VNNI. Without {vex} the assembler takes AVX-512's encoding.
+  asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sums.raw) : "x"(codes.raw), "x"(x.raw));
+  return sums;
 #elif HWY_TARGET == HWY_AVX2
   const __m256i pairs = _mm256_maddubs_epi16(codes.raw, x.raw);
   return SumVector{_mm256_add_epi32(sums.raw, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))};
-#elif LILY_DOTPROD
+#elif defined(LILY_COMPILING_DOTPROD)
   return SumVector{vdotq_s32(sums.raw, vreinterpretq_s8_u8(codes.raw), vreinterpretq_s8_u8(x.raw))};
 #elif HWY_ARCH_ARM_A64
   const int8x16_t a = vreinterpretq_s8_u8(codes.raw);

@@ -5,20 +5,33 @@
 
 #include "hwy/highway.h"
 #include "hwy/targets.h"
-
-#ifdef LILY_HAS_DOTPROD
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
-#endif
+#include "ops/cpu/cpu_features.h"
 
 namespace lily::cpu {
 namespace {
 
 struct Target {
   const char* name;
-  std::int64_t bit;
-  bool dotprod = false;  // with ARM's dot product, which is none of Highway's targets
+  std::int64_t bit;  // Highway's target
+  // What the target does not say: is it there, and the kernels that use it.
+  bool (*found)() = nullptr;
+  void (*fill)(Kernels& kernels) = nullptr;
 };
+
+#ifdef LILY_HAS_AVX2VNNI
+void fill_avx2vnni(Kernels& kernels) {
+  fill_integer_row_kernels_avx2vnni(kernels);
+  fill_integer_tile_kernels_avx2vnni(kernels);
+  fill_rate_kernels_avx2vnni(kernels);
+}
+#endif
+#ifdef LILY_HAS_DOTPROD
+void fill_dotprod(Kernels& kernels) {
+  fill_integer_row_kernels_dotprod(kernels);
+  fill_integer_tile_kernels_dotprod(kernels);
+  fill_rate_kernels_dotprod(kernels);
+}
+#endif
 
 #if HWY_ARCH_ARM_A64 && HWY_STATIC_TARGET != HWY_EMU128
 constexpr const char* kEveryCpu = "neon";
@@ -29,20 +42,16 @@ constexpr const char* kEveryCpu = "portable";
 // What the build compiles besides the code that every CPU of this kind runs, best first.
 constexpr auto kTargets = std::to_array<Target>({
 #if HWY_ARCH_X86
-  {"avx512vnni", HWY_AVX3_DL}, {"avx512", HWY_AVX3}, {"avx2", HWY_AVX2},
+  {"avx512vnni", HWY_AVX3_DL}, {"avx512", HWY_AVX3},
+#ifdef LILY_HAS_AVX2VNNI
+      {"avx2vnni", HWY_AVX2, has_avx_vnni, fill_avx2vnni},
+#endif
+      {"avx2", HWY_AVX2},
 #elif defined(LILY_HAS_DOTPROD)
-  {"neondotprod", HWY_STATIC_TARGET, true},
+  {"neondotprod", HWY_STATIC_TARGET, has_dotprod, fill_dotprod},
 #endif
       {kEveryCpu, HWY_STATIC_TARGET},
 });
-
-bool has_dotprod() {
-#ifdef LILY_HAS_DOTPROD
-  return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
-#else
-  return false;
-#endif
-}
 
 Kernels make_kernels(const Target& target) {
   hwy::GetChosenTarget().Update(target.bit);
@@ -55,20 +64,14 @@ Kernels make_kernels(const Target& target) {
   fill_delta_kernels(kernels);
   fill_attention_kernels(kernels);
   fill_rate_kernels(kernels);
-#ifdef LILY_HAS_DOTPROD
-  if (target.dotprod) {
-    fill_integer_row_kernels_dotprod(kernels);
-    fill_integer_tile_kernels_dotprod(kernels);
-    fill_rate_kernels_dotprod(kernels);
-  }
-#endif
+  if (target.fill) target.fill(kernels);
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   return kernels;
 }
 
 bool supported(const Target& target) {
-  if (target.dotprod) return has_dotprod();
-  return target.bit == HWY_STATIC_TARGET || (hwy::SupportedTargets() & target.bit) != 0;
+  const bool by_highway = target.bit == HWY_STATIC_TARGET || (hwy::SupportedTargets() & target.bit) != 0;
+  return by_highway && (!target.found || target.found());
 }
 
 // All tables, made at the first use. Highway's chosen target is one per process, so it is set only here.

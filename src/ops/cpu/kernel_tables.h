@@ -14,11 +14,16 @@ void fill_delta_kernels(Kernels& kernels);
 void fill_attention_kernels(Kernels& kernels);
 void fill_rate_kernels(Kernels& kernels);
 
-// The integer kernels are compiled once more for ARM with the dot product, which Highway 1.0.3 has no target for.
+// The integer kernels are compiled once more for sets of instructions that Highway 1.0.3 has no target for.
+void fill_integer_row_kernels_avx2vnni(Kernels& kernels);
+void fill_integer_tile_kernels_avx2vnni(Kernels& kernels);
+void fill_rate_kernels_avx2vnni(Kernels& kernels);
 void fill_integer_row_kernels_dotprod(Kernels& kernels);
 void fill_integer_tile_kernels_dotprod(Kernels& kernels);
 void fill_rate_kernels_dotprod(Kernels& kernels);
-#ifdef LILY_COMPILING_DOTPROD
+#if defined(LILY_COMPILING_AVX2VNNI)
+#define LILY_FILL(kernels) fill_##kernels##_avx2vnni
+#elif defined(LILY_COMPILING_DOTPROD)
 #define LILY_FILL(kernels) fill_##kernels##_dotprod
 #else
 #define LILY_FILL(kernels) fill_##kernels
