@@ -4,6 +4,7 @@
 #include <stdlib.h>  // getloadavg
 
 #include <array>
+#include <chrono>
 #include <ctime>
 
 #include "bench_ablate.h"
@@ -31,6 +32,7 @@ struct BenchOptions {
   std::int64_t tokens = 64;
   std::int64_t chunk = 0;
   int rounds = 3;
+  std::int64_t against_limit = 3600;  // seconds
   bool sweep = false, sampled = false, trace = false, profile = false, machine = false, ablate = false, json = false;
   std::string against, csv, plot;
 };
@@ -100,7 +102,7 @@ std::optional<Spread> spread_if_any(const std::vector<double>& values) {
 }
 
 BenchResult bench_length(const BenchOptions& options, LoadedModel& model, std::int64_t length,
-                         const BenchReport& report) {
+                         const BenchReport& report, Profile& profile) {
   SamplingParams sampling = SamplingParams::defaults(true);
   sampling.seed = 1;
   if (!options.sampled) sampling.temperature = 0;
@@ -111,7 +113,8 @@ BenchResult bench_length(const BenchOptions& options, LoadedModel& model, std::i
   for (int round = 0; round < options.rounds; ++round) {
     line.show_count(round, options.rounds, "rounds");
     rounds.add(test.round(), length);
-    if (!options.against.empty()) rounds.add(run_peer(options.against, length, options.tokens));
+    if (options.against.empty()) continue;
+    rounds.add(run_peer(options.against, length, options.tokens, std::chrono::seconds(options.against_limit)));
   }
   line.clear();
   BenchResult result{.length = length,
@@ -122,10 +125,16 @@ BenchResult bench_length(const BenchOptions& options, LoadedModel& model, std::i
                      .matrix_share = {},
                      .peer_prefill = spread_if_any(rounds.peer_prefill),
                      .peer_decode = spread_if_any(rounds.peer_decode),
-                     .trace = rounds.trace};
+                     .trace = rounds.trace,
+                     .profiled = {}};
   if (options.trace && model.gpu() != nullptr) {
     result.trace.expected =
         count_launches(model.config(), path_of(model.gpu()->info()), length, options.chunk, result.trace.tokens);
+  }
+  if (options.profile) {
+    profile.clear();
+    const Speed speed = test.round();
+    result.profiled = {.seconds = speed.first_token_seconds + speed.decode_seconds, .profile = profile};
   }
   if (report.bandwidth) {
     const std::int64_t kv_bytes = model.gpu() != nullptr ? kGpuMemory.kv_value_bytes : kCpuMemory.kv_value_bytes;
@@ -139,16 +148,21 @@ BenchResult bench_length(const BenchOptions& options, LoadedModel& model, std::i
   return result;
 }
 
-void print_profile(const BenchOptions& options, LoadedModel& model, Profile& profile) {
-  SamplingParams greedy;
-  greedy.temperature = 0;
-  for (const std::int64_t length : options.lengths) {
-    SpeedTest test(model, {.length = length, .tokens = options.tokens, .sampling = greedy, .chunk = options.chunk});
-    test.round();
-    profile.clear();
-    const Speed speed = test.round();
-    fmt::print("\nprompt of {} and {} tokens of reply, by op:\n{}", length, options.tokens,
-               profile.table(speed.first_token_seconds + speed.decode_seconds));
+/// Without a GPU nothing runs, so there are launches to count but no speed.
+void bench_full_shape_trace(const BenchOptions& options) {
+  for (const auto& [given, name] :
+       {std::pair(!options.plot.empty(), "--plot"), std::pair(!options.against.empty(), "--against"),
+        std::pair(options.profile, "--profile"), std::pair(options.machine, "--machine")}) {
+    if (!given) continue;
+    throw Error(fmt::format("bench: {} measures, and --trace without a GPU only counts", name),
+                fmt::format("leave out --trace or {}, or give --device emulated", name));
+  }
+  const FullShapeTrace trace = trace_full_shape();
+  if (!options.csv.empty()) write_file(options.csv, csv_of(trace));
+  if (options.json) {
+    fmt::print("{}\n", json_of(trace));
+  } else {
+    print_trace(trace);
   }
 }
 
@@ -165,13 +179,11 @@ void bench(BenchOptions options) {
             .rounds = options.rounds});
     return;
   }
-  if (options.trace && make_device(parse_device_kind(options.load.device)) == nullptr) {
-    print_full_shape_trace(options.json);
-    return;
-  }
+  auto device = make_device(parse_device_kind(options.load.device));
+  if (options.trace && device == nullptr) return bench_full_shape_trace(options);
   Profile profile;
   if (options.profile) options.load.profile = &profile;
-  LoadedModel model(options.load);
+  LoadedModel model(options.load, std::move(device));
   if (options.profile && model.gpu() != nullptr) {
     throw Error("bench: --profile times the CPU's ops", "give --device cpu, or use the vendor's profiler on a GPU");
   }
@@ -180,13 +192,13 @@ void bench(BenchOptions options) {
   if (!options.plot.empty()) write_charts(report, options.plot);
   if (!options.json) print_header(report);
   for (const std::int64_t length : options.lengths) {
-    report.results.push_back(bench_length(options, model, length, report));
+    report.results.push_back(bench_length(options, model, length, report, profile));
     if (!options.json) print_result(report, report.results.back());
     if (!options.csv.empty()) write_file(options.csv, csv_of(report));
   }
   if (options.json) fmt::print("{}\n", json_of(report));
   if (options.trace && !options.json) print_trace(report);
-  if (options.profile && !options.json) print_profile(options, model, profile);
+  if (options.profile && !options.json) print_profiles(report);
   if (!options.plot.empty()) write_charts(report, options.plot);
 }
 
@@ -225,6 +237,12 @@ void add_bench(CLI::App& app) {
                        "another engine's benchmark, run after each round; {length} and {tokens} are replaced, e.g. "
                        "\"llama-bench -m model.gguf -p {length} -n 0 -o json\"")
           ->check(CLI::Validator([](const std::string& text) { return text.empty() ? "is empty" : ""; }, "COMMAND"));
+  command
+      ->add_option("--against-limit", options->against_limit,
+                   "seconds that one run of the other engine may take; 0: any number")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30))
+      ->capture_default_str()
+      ->needs(against);
   auto* csv = command->add_option("--csv", options->csv, "write the figures to this file");
   auto* plot = command->add_option("--plot", options->plot, "write prefill.svg and decode.svg to this directory");
   auto* json = command->add_flag("--json", options->json, "the figures as JSON instead of a table");

@@ -50,6 +50,20 @@ nlohmann::json json(const LaunchCount& count) {
   return entry;
 }
 
+nlohmann::json json(const ProfiledRound& round) {
+  nlohmann::json ops = nlohmann::json::array();
+  double other = round.seconds;
+  for (const Profile::Entry& entry : round.profile.entries()) {
+    ops.push_back({{"op", entry.name},
+                   {"ms", entry.seconds * 1e3},
+                   {"calls", entry.calls},
+                   {"bytes", entry.bytes},
+                   {"operations", entry.operations}});
+    other -= entry.seconds;
+  }
+  return {{"ops", ops}, {"other_ms", other * 1e3}, {"wall_ms", round.seconds * 1e3}};
+}
+
 nlohmann::json json(const BenchResult& result) {
   nlohmann::json entry = {{"length", result.length},
                           {"prefill_tokens_per_second", json(result.prefill)},
@@ -65,6 +79,7 @@ nlohmann::json json(const BenchResult& result) {
     entry["trace"]["path"] = expected.path;
     entry["trace"]["as_counted"] = result.trace.decode == expected.decode && result.trace.prefill == expected.prefill;
   }
+  if (result.profiled) entry["profile"] = json(*result.profiled);
   return entry;
 }
 
@@ -113,19 +128,15 @@ void print_trace(const BenchReport& report) {
   fmt::print("One token's weights have {} bytes in the checkpoint.\n", report.active_weight_bytes);
 }
 
-void print_full_shape_trace(bool as_json) {
-  const FullShapeTrace trace = trace_full_shape();
-  if (as_json) {
-    nlohmann::json paths = nlohmann::json::array();
-    for (const LaunchCount& path : trace.paths) paths.push_back(json(path));
-    nlohmann::json json = paths.front();  // what all paths share, and the portable path's chunk
-    json.erase("path");
-    json["least_weight_bytes_per_token"] = trace.least_weight_bytes;
-    json["tokens_per_chunk"] = trace.chunk_rows;
-    json["paths"] = paths;
-    fmt::print("{}\n", json.dump(2));
-    return;
+void print_profiles(const BenchReport& report) {
+  for (const BenchResult& result : report.results) {
+    if (!result.profiled) continue;
+    fmt::print("\nprompt of {} and {} tokens of reply, by op:\n{}", result.length, report.tokens,
+               result.profiled->profile.table(result.profiled->seconds));
   }
+}
+
+void print_trace(const FullShapeTrace& trace) {
   fmt::print(
       "Qwen3.6-35B-A3B on a GPU, counted without running it: a token of the reply, a chunk of {} prompt tokens\n\n",
       trace.chunk_rows);
@@ -136,6 +147,30 @@ void print_full_shape_trace(bool as_json) {
                  counters.weight_bytes);
   }
   fmt::print("\nOne token needs {} bytes of matrices.\n", trace.least_weight_bytes);
+}
+
+std::string csv_of(const FullShapeTrace& trace) {
+  std::string csv = "path,of,tokens,launches,stages,weight_bytes\n";
+  for (const LaunchCount& path : trace.paths) {
+    const auto line = [&](const char* of, std::int64_t tokens, const Counters& count) {
+      csv +=
+          fmt::format("{},{},{},{},{},{}\n", path.path, of, tokens, count.dispatches, count.stages, count.weight_bytes);
+    };
+    line("token", 1, path.decode);
+    line("chunk", trace.chunk_rows, path.prefill);
+  }
+  return csv;
+}
+
+std::string json_of(const FullShapeTrace& trace) {
+  nlohmann::json paths = nlohmann::json::array();
+  for (const LaunchCount& path : trace.paths) paths.push_back(json(path));
+  nlohmann::json json = paths.front();  // what all paths share, and the portable path's chunk
+  json.erase("path");
+  json["least_weight_bytes_per_token"] = trace.least_weight_bytes;
+  json["tokens_per_chunk"] = trace.chunk_rows;
+  json["paths"] = paths;
+  return json.dump(2);
 }
 
 std::string csv_of(const BenchReport& report) {

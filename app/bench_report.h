@@ -8,6 +8,7 @@
 
 #include "benchmark/speed.h"
 #include "benchmark/trace.h"
+#include "ops/profile.h"
 
 namespace lily {
 
@@ -20,6 +21,12 @@ struct Trace {
   std::optional<LaunchCount> expected;
 };
 
+/// One round by op.
+struct ProfiledRound {
+  double seconds = 0;  // that passed
+  Profile profile;
+};
+
 struct BenchResult {
   std::int64_t length = 0;
   Spread prefill, decode;                 // tokens per second
@@ -28,6 +35,7 @@ struct BenchResult {
   std::optional<double> matrix_share;     // of prefill: operations of its products against the measured matrix rate
   std::optional<Spread> peer_prefill, peer_decode;  // tokens per second
   Trace trace;
+  std::optional<ProfiledRound> profiled;
 };
 
 struct BenchReport {
@@ -46,10 +54,12 @@ struct BenchReport {
 void print_header(const BenchReport& report);
 void print_result(const BenchReport& report, const BenchResult& result);
 void print_trace(const BenchReport& report);
-/// Of Qwen3.6-35B-A3B on each kind of GPU, without running it.
-void print_full_shape_trace(bool as_json);
+void print_profiles(const BenchReport& report);
+void print_trace(const FullShapeTrace& trace);
 std::string csv_of(const BenchReport& report);
+std::string csv_of(const FullShapeTrace& trace);
 std::string json_of(const BenchReport& report);
+std::string json_of(const FullShapeTrace& trace);
 /// Writes prefill.svg and decode.svg.
 void write_charts(const BenchReport& report, const std::filesystem::path& directory);
 

@@ -15,12 +15,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 
+#include "benchmark/machine.h"
 #include "ops/cpu/cpu_ops.h"
-#include "ops/cpu/kernels.h"
 #include "ops/cpu/memory.h"
 #include "ops/op_cases.h"
 #include "support/thread_pool.h"
@@ -36,56 +35,28 @@ ModelConfig bench_config() {
   return config;
 }
 
-double now(int threads) {
+double thread_seconds() {
   timespec time{};
-  clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-// Bytes per second that `threads` read from 512 MB, the best of three passes.
-double read_limit(int threads) {
-  static std::map<int, double> limits;
-  if (limits.contains(threads)) return limits[threads];
-  constexpr std::int64_t kWords = std::int64_t{64} << 20;
-  constexpr std::int64_t kChunk = 1 << 17;
-  const cpu::Pages pages(kWords * 8);
-  auto* words = pages.as<std::uint64_t>();
-  std::fill_n(words, kWords, 1);
-  ThreadPool pool(threads);
-  double best = 0;
-  std::vector<std::uint64_t> sums(static_cast<std::size_t>(threads) * 8);
-  for (int pass = 0; pass < 3; ++pass) {
-    const double begin = now(threads);
-    pool.run(kWords / kChunk, [&](std::int64_t item, int thread) noexcept {
-      std::uint64_t sum = 0;
-      for (std::int64_t i = item * kChunk; i < (item + 1) * kChunk; ++i) sum += words[i];
-      sums[static_cast<std::size_t>(thread) * 8] += sum;
-    });
-    const double elapsed = now(threads) - begin;
-    best = std::max(best, kWords * 8 / elapsed);
-  }
-  benchmark::DoNotOptimize(sums.data());
-  return limits[threads] = best;
+ClockSeconds clock_of(int threads) {
+  return threads == 1 ? thread_seconds : wall_seconds;
 }
 
-// Multiplications and additions of bytes per second on `threads`, the best of three passes.
+// Bytes per second.
+double read_limit(int threads) {
+  static std::map<int, double> limits;
+  if (!limits.contains(threads)) limits[threads] = measured_read_bandwidth(threads, clock_of(threads));
+  return limits[threads];
+}
+
+// Multiplications and additions of bytes per second; 0 where the CPU has no vectors.
 double dot_limit(int threads) {
   static std::map<int, double> limits;
-  if (limits.contains(threads)) return limits[threads];
-  const cpu::Kernels* kernels = cpu::find_kernels("");
-  if (kernels->dot_loop == nullptr) return 0;
-  constexpr std::int64_t kPasses = 2'000'000;
-  ThreadPool pool(threads);
-  double best = 0;
-  for (int pass = 0; pass < 3; ++pass) {
-    std::vector<double> done(static_cast<std::size_t>(threads));
-    const double begin = now(threads);
-    pool.run(threads, [&](std::int64_t item, int) noexcept {
-      done[static_cast<std::size_t>(item)] = kernels->dot_loop(kPasses);
-    });
-    best = std::max(best, std::accumulate(done.begin(), done.end(), 0.0) / (now(threads) - begin));
-  }
-  return limits[threads] = best;
+  if (!limits.contains(threads)) limits[threads] = measured_dot_rate(threads, clock_of(threads)).value_or(0);
+  return limits[threads];
 }
 
 struct Bench {
@@ -101,10 +72,11 @@ struct Bench {
 
   /// The loop of a benchmark.
   void time(benchmark::State& state, const std::function<void()>& body) const {
+    const ClockSeconds now = clock_of(threads);
     for (auto _ : state) {
-      const double begin = now(threads);
+      const double begin = now();
       body();
-      state.SetIterationTime(now(threads) - begin);
+      state.SetIterationTime(now() - begin);
     }
   }
 

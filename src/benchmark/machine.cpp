@@ -13,17 +13,15 @@
 namespace lily {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr int kPasses = 5;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 }  // namespace
 
-double measured_read_bandwidth(int threads) {
+double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double measured_read_bandwidth(int threads, ClockSeconds now) {
   constexpr std::int64_t kWords = std::int64_t{64} << 20;  // 512 MiB
   constexpr std::int64_t kChunk = std::int64_t{1} << 17;
   ThreadPool pool(threads > 0 ? threads : usable_cores());
@@ -33,12 +31,12 @@ double measured_read_bandwidth(int threads) {
   std::vector<std::uint64_t> sums(kWords / kChunk);
   double best = 0;
   for (int pass = 0; pass < kPasses; ++pass) {
-    const auto start = Clock::now();
+    const double start = now();
     pool.run(kWords / kChunk, [&](std::int64_t item, int) noexcept {
       const auto* first = words + item * kChunk;
       sums[static_cast<std::size_t>(item)] = std::accumulate(first, first + kChunk, std::uint64_t{0});
     });
-    const double seconds = seconds_since(start);
+    const double seconds = now() - start;
     LILY_CHECK(std::accumulate(sums.begin(), sums.end(), std::uint64_t{0}) == kWords);  // it was really read
     best = std::max(best, static_cast<double>(kWords * sizeof(std::uint64_t)) / seconds);
   }
@@ -54,15 +52,15 @@ double measured_copy_bandwidth(Device& device) {
   device.wait(device.submit());
   double best = 0;
   for (int pass = 0; pass < kPasses; ++pass) {
-    const auto start = Clock::now();
+    const double start = wall_seconds();
     device.dispatch(kernels::copy_words, {.groups = {4096}}, from->view<unsigned>(), to->view<unsigned>(), words);
     device.wait(device.submit());
-    best = std::max(best, 2.0 * static_cast<double>(bytes) / seconds_since(start));
+    best = std::max(best, 2.0 * static_cast<double>(bytes) / (wall_seconds() - start));
   }
   return best;
 }
 
-std::optional<double> measured_dot_rate(int threads) {
+std::optional<double> measured_dot_rate(int threads, ClockSeconds now) {
   constexpr std::int64_t kPassesOfLoop = 2'000'000;
   const cpu::Kernels* kernels = cpu::find_kernels("");
   if (kernels == nullptr || kernels->dot_loop == nullptr) return {};
@@ -71,11 +69,11 @@ std::optional<double> measured_dot_rate(int threads) {
   std::vector<double> done(static_cast<std::size_t>(count));
   double best = 0;
   for (int pass = 0; pass < kPasses; ++pass) {
-    const auto start = Clock::now();
+    const double start = now();
     pool.run(count, [&](std::int64_t item, int) noexcept {
       done[static_cast<std::size_t>(item)] = kernels->dot_loop(kPassesOfLoop);
     });
-    best = std::max(best, std::accumulate(done.begin(), done.end(), 0.0) / seconds_since(start));
+    best = std::max(best, std::accumulate(done.begin(), done.end(), 0.0) / (now() - start));
   }
   return best;
 }
@@ -87,14 +85,14 @@ double measured_matrix_rate(Device& device) {
   const auto out = device.allocate(std::size_t{groups} * threads * sizeof(float));
   double best = 0;
   for (int pass = 0; pass < kPasses; ++pass) {
-    const auto start = Clock::now();
+    const double start = wall_seconds();
     if (cuda) {
       device.dispatch(kernels::matrix_rate_mma_256, {.groups = {groups}}, out->view<float>(), passes);
     } else {
       device.dispatch(kernels::matrix_rate_128, {.groups = {groups}}, out->view<float>(), passes);
     }
     device.wait(device.submit());
-    best = std::max(best, kOperations * groups * (threads / 32) * passes / seconds_since(start));
+    best = std::max(best, kOperations * groups * (threads / 32) * passes / (wall_seconds() - start));
   }
   return best;
 }

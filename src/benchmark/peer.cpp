@@ -2,13 +2,10 @@
 
 #include <sys/wait.h>
 
-#include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
-#include <memory>
 #include <regex>
 
+#include "benchmark/shell.h"
 #include "support/error.h"
 
 namespace lily {
@@ -26,22 +23,19 @@ std::string with_values(std::string command, std::int64_t length, std::int64_t t
 }
 
 /// The command's standard output; its standard error stays ours.
-std::string output_of(const std::string& command) {
-  std::FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) throw_error("bench: cannot start '{}'", command);
-  std::string output;
-  std::array<char, 4096> buffer;
-  for (std::size_t got; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
-    output.append(buffer.data(), got);
+std::string output_of(const std::string& command, std::chrono::seconds limit) {
+  const ShellResult result = run_shell(command, limit);
+  if (result.ended_late) {
+    throw Error(fmt::format("bench: '{}' was still running after {} s, so it was ended", command, limit.count()),
+                "run it by itself; --against-limit gives it more time");
   }
-  const int status = pclose(pipe);
-  if (status != 0) {
+  if (const int status = result.status; status != 0) {
     throw Error(
         fmt::format("bench: '{}' {} {}", command, WIFSIGNALED(status) ? "was ended by signal" : "ended with status",
                     WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status)),
         "run it by itself: it must print its speed and end with status 0");
   }
-  return output;
+  return result.output;
 }
 
 }  // namespace
@@ -68,9 +62,9 @@ PeerSpeed parse_peer_output(std::string_view output) {
   return speed;
 }
 
-PeerSpeed run_peer(const std::string& command, std::int64_t length, std::int64_t tokens) {
+PeerSpeed run_peer(const std::string& command, std::int64_t length, std::int64_t tokens, std::chrono::seconds limit) {
   const std::string full = with_values(command, length, tokens);
-  const std::string output = output_of(full);
+  const std::string output = output_of(full, limit);
   const PeerSpeed speed = parse_peer_output(output);
   for (const auto& value : {speed.prefill, speed.decode}) {
     if (value && !(std::isfinite(*value) && *value > 0)) throw_error("bench: '{}' printed a speed of {}", full, *value);

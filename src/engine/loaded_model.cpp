@@ -11,11 +11,10 @@
 namespace lily {
 namespace {
 
-/// Null: the CPU. With "auto" also where the GPU has too little memory for the model.
-std::unique_ptr<Device> choose_gpu(const ModelConfig& config, std::uint64_t text_bytes, const LoadOptions& options) {
-  const DeviceKind kind = parse_device_kind(options.device);
-  auto gpu = make_device(kind);
-  if (kind != DeviceKind::kAuto || gpu == nullptr) return gpu;
+/// `gpu`, or null, the CPU: with "auto" also where the GPU has too little memory for the model.
+std::unique_ptr<Device> choose_gpu(std::unique_ptr<Device> gpu, const ModelConfig& config, std::uint64_t text_bytes,
+                                   const LoadOptions& options) {
+  if (parse_device_kind(options.device) != DeviceKind::kAuto || gpu == nullptr) return gpu;
   const std::uint64_t needed = forecast_memory(config, text_bytes, options.context, kGpuMemory).total();
   if (needed <= gpu->info().memory_budget) return gpu;
   if (options.notice) {
@@ -65,9 +64,12 @@ void check_model(const LoadOptions& options) {
 }
 
 LoadedModel::LoadedModel(const LoadOptions& options)
+    : LoadedModel(options, make_device(parse_device_kind(options.device))) {}
+
+LoadedModel::LoadedModel(const LoadOptions& options, std::unique_ptr<Device> device)
     : checkpoint_(Checkpoint::open(resolve_model(options.model))),
       tokenizer_(Tokenizer::open(checkpoint_.directory())),
-      gpu_(choose_gpu(checkpoint_.config(), checkpoint_.text_bytes(), options)),
+      gpu_(choose_gpu(std::move(device), checkpoint_.config(), checkpoint_.text_bytes(), options)),
       ops_(make_ops(gpu_.get(), checkpoint_.config(), checkpoint_.text_bytes(), options)),
       model_(load_model(checkpoint_, *ops_, options.progress)),
       id_(hash_of(checkpoint_)) {

@@ -40,6 +40,8 @@ class LoadedModel {
  public:
   /// Throws Error: unknown model or device, damaged files, or less memory than the forecast for `context`.
   explicit LoadedModel(const LoadOptions& options);
+  /// On the device that `options` names, which is open already; null: the CPU.
+  LoadedModel(const LoadOptions& options, std::unique_ptr<Device> device);
 
   const Checkpoint& checkpoint() const { return checkpoint_; }
   const ModelConfig& config() const { return checkpoint_.config(); }

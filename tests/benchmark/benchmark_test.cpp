@@ -1,14 +1,21 @@
 // What `lily bench` computes: other engines' output as they print it, costs against what is known of the demo model,
 // and charts that are well-formed.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <thread>
 
 #include "benchmark/ablation.h"
 #include "benchmark/chart.h"
 #include "benchmark/costs.h"
 #include "benchmark/machine.h"
 #include "benchmark/peer.h"
+#include "benchmark/shell.h"
 #include "benchmark/speed.h"
 #include "benchmark/trace.h"
 #include "support/error.h"
@@ -33,6 +40,9 @@ TEST(Peer, ReadsMlxLm) {
 }
 
 TEST(Peer, RunsACommandWithTheLengthsPutIn) {
+  const auto run_peer = [](const std::string& command, std::int64_t length, std::int64_t tokens) {
+    return lily::run_peer(command, length, tokens, std::chrono::seconds(0));
+  };
   const PeerSpeed speed = run_peer("printf '\"n_gen\": 0, \"avg_ts\": %d.5' {length}", 256, 16);
   EXPECT_EQ(speed.prefill, 256.5);
   EXPECT_FALSE(speed.decode);
@@ -41,6 +51,52 @@ TEST(Peer, RunsACommandWithTheLengthsPutIn) {
   for (const char* wrong : {"-5", "0", "1e999"}) {
     EXPECT_THROW(run_peer(fmt::format("echo '\"n_gen\": 0, \"avg_ts\": {}'", wrong), 1, 1), Error) << wrong;
   }
+}
+
+TEST(Peer, OneThatHangsIsEndedWithAllItHasStarted) {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string file = testing::TempDir() + "lily_peer_process";
+  // The second sleep does not end when it is asked to; both hold the pipe.
+  const std::string command = "sh -c 'trap \"\" TERM; sleep 100' & sleep 100 & echo $! > " + file + "; wait";
+  try {
+    run_peer(command, 1, 1, std::chrono::seconds(1));
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("still running after 1 s"), std::string::npos) << error.what();
+    EXPECT_NE(error.hint().find("--against-limit"), std::string::npos);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  pid_t process = 0;
+  std::ifstream(file) >> process;
+  ASSERT_GT(process, 0);
+  std::remove(file.c_str());
+  // Ended, or not yet waited for by its new parent.
+  const auto is_running = [process] {
+    std::ifstream stat(fmt::format("/proc/{}/stat", process));
+    std::string id, name, state;
+    stat >> id >> name >> state;
+    return ::kill(process, 0) == 0 && state != "Z";
+  };
+  for (int i = 0; i < 100 && is_running(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(is_running());
+}
+
+TEST(Peer, AShellHasNoInputAndItsOwnStatus) {
+  const ShellResult result = run_shell("cat; echo out; exit 3", std::chrono::seconds(30));
+  EXPECT_EQ(result.output, "out\n");
+  EXPECT_EQ(WEXITSTATUS(result.status), 3);
+  EXPECT_FALSE(result.ended_late);
+  const ShellResult long_one = run_shell("seq 1 100000", std::chrono::seconds(0));
+  EXPECT_EQ(long_one.output.size(), 588895U);
+  // The shell closes its output before it ends.
+  EXPECT_EQ(run_shell("exec >&-; sleep 0.2; exit 4", std::chrono::seconds(30)).status, 4 << 8);
+}
+
+// A process that is ended by a signal takes the command with it; one that ignores the signal does not.
+TEST(Peer, ASignalEndsTheCommandFirst) {
+  EXPECT_EXIT(run_shell(fmt::format("(trap 'echo bye >&2; exit' TERM; kill -INT {}; sleep 100 & wait)", ::getpid()),
+                        std::chrono::seconds(60)),
+              testing::KilledBySignal(SIGINT), "");
 }
 
 TEST(Speed, SpreadIsOfTheMiddle) {
@@ -117,6 +173,26 @@ TEST(Trace, EveryGpuHasItsPath) {
   EXPECT_EQ(path_of({.kind = DeviceKind::kCuda}), LaunchPath::kCudaTensorCores);
   EXPECT_EQ(path_of({.kind = DeviceKind::kMetal}), LaunchPath::kSimdgroupMatrices);
   EXPECT_EQ(path_of({.kind = DeviceKind::kMetal, .tensor_ops = true}), LaunchPath::kTensorOperations);
+}
+
+/// Each look at it is a second later than the last.
+double seconds_by_looks() {
+  static double seconds = 0;
+  return seconds++;
+}
+
+TEST(Machine, RatesAreOfTheClockThatIsGiven) {
+  EXPECT_EQ(measured_read_bandwidth(1, seconds_by_looks), 1 << 29);  // the bytes of a pass
+  const auto rate = measured_dot_rate(1, seconds_by_looks);
+  EXPECT_EQ(rate, measured_dot_rate(1, seconds_by_looks));
+  EXPECT_EQ(rate.has_value(), measured_dot_rate(1).has_value());
+}
+
+TEST(Speed, AModelTakesTheDeviceThatIsOpen) {
+  auto device = make_device(DeviceKind::kEmulated);
+  const Device* open = device.get();
+  const LoadedModel model({.device = "emulated"}, std::move(device));
+  EXPECT_EQ(model.gpu(), open);
 }
 
 TEST(Machine, BandwidthAndMatrixRateAreMeasured) {
