@@ -1,14 +1,10 @@
-// Whether the client is still there. cpp-httplib 0.11 gives a handler no socket, so it is found by the peer's address.
+// Whether the client is still there, and a polite end of its connection.
 #pragma once
-
-#include <string>
 
 namespace lily {
 
 class ClientSocket {
  public:
-  /// The socket of this process that is connected to the peer; where none is found it was reset: closed().
-  ClientSocket(const std::string& remote_address, int remote_port);
   explicit ClientSocket(int descriptor) : descriptor_(descriptor) {}
   /// The peer has closed or reset the connection.
   bool closed() const;
@@ -17,10 +13,7 @@ class ClientSocket {
   void end() const;
 
  private:
-  int descriptor_ = -1;
+  int descriptor_;
 };
-
-/// Shuts down every connection of this process that was accepted on `port`.
-void cut_connections(int port);
 
 }  // namespace lily

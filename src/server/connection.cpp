@@ -87,6 +87,25 @@ RequestFraming check_header(std::string_view header, int lines) {
   return framing;
 }
 
+void to_origin_form(std::string& header) {
+  constexpr std::string_view kScheme = "http://";
+  const std::size_t target = header.find(' ') + 1;
+  const std::size_t line_end = header.find("\r\n");
+  if (target == 0 || target > line_end || lower(header.substr(target, kScheme.size())) != kScheme) return;
+  const std::size_t begin = target + kScheme.size();
+  const std::size_t end = std::min(header.find_first_of("/?# \r", begin), line_end);
+  const std::string host = header.substr(begin, end - begin);
+  if (host.empty()) throw invalid("its target has no host");
+  for (std::size_t line = line_end + 2; line < header.size(); line = header.find("\r\n", line) + 2) {
+    if (lower(header.substr(line, 5)) != "host:") continue;
+    header.replace(line + 5, header.find("\r\n", line) - line - 5, " " + host);
+    break;
+  }
+  const bool of_server = header.starts_with("OPTIONS ") && header[end] == ' ';
+  if (header[end] != '/') header.insert(end, 1, of_server ? '*' : '/');
+  header.erase(target, end - target);
+}
+
 std::optional<RequestFraming> Connection::next_request(const std::function<bool()>& ended) {
   buffer_.erase(0, position_);
   position_ = 0;
@@ -101,11 +120,15 @@ std::optional<RequestFraming> Connection::next_request(const std::function<bool(
                      fmt::format("the request's header is larger than {} bytes", limits_.header_bytes));
     }
     if (end != std::string::npos) {
-      header_size_ = size;
+      std::string header = buffer_.substr(0, size);
+      const RequestFraming framing = check_header(header, limits_.header_lines);
+      to_origin_form(header);
+      buffer_.replace(0, size, header);
+      header_size_ = header.size();
       taken_ = 0;
       line_ = 0;
       body_begin_ = Clock::now();
-      return check_header(std::string_view(buffer_).substr(0, size), limits_.header_lines);
+      return framing;
     }
     searched = buffer_.size() < 2 ? 0 : buffer_.size() - 2;
     const auto passed = Clock::now() - begin;

@@ -31,6 +31,10 @@ struct RequestFraming {
 /// one that is no "name: value", a line end without a carriage return, control characters, two hosts.
 RequestFraming check_header(std::string_view header, int lines);
 
+/// A request for "http://host/path", as a proxy would get it, becomes one for "/path" with that host as its Host.
+/// Throws ApiError when there is no host. The header is one that passed check_header.
+void to_origin_form(std::string& header);
+
 class Connection {
  public:
   Connection(int socket, const ConnectionLimits& limits) : socket_(socket), limits_(limits) {}

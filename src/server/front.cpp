@@ -1,10 +1,8 @@
 #include "server/front.h"
 
-#include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <array>
 #include <functional>
 
 #include "server/api_error.h"
@@ -12,22 +10,6 @@
 
 namespace lily {
 namespace {
-
-/// Numeric address and port of one end.
-template <typename NameOf>
-void address_of(int socket, NameOf name_of, std::string& ip, int& port) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof(address);
-  std::array<char, NI_MAXHOST> host{};
-  std::array<char, NI_MAXSERV> service{};
-  if (name_of(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
-      ::getnameinfo(reinterpret_cast<sockaddr*>(&address), length, host.data(), host.size(), service.data(),
-                    service.size(), NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-    return;
-  }
-  ip = host.data();
-  port = std::atoi(service.data());
-}
 
 /// Not marked `override`: later versions of the library ask for more than the first one knows.
 class ConnectionStream : public httplib::Stream {
@@ -40,8 +22,8 @@ class ConnectionStream : public httplib::Stream {
   bool wait_writable() const { return connection_.is_writable(); }
   ssize_t read(char* bytes, std::size_t size) { return connection_.read({bytes, size}); }
   ssize_t write(const char* bytes, std::size_t size) { return connection_.write({bytes, size}); }
-  void get_remote_ip_and_port(std::string& ip, int& port) const { address_of(socket(), ::getpeername, ip, port); }
-  void get_local_ip_and_port(std::string& ip, int& port) const { address_of(socket(), ::getsockname, ip, port); }
+  void get_remote_ip_and_port(std::string&, int&) const {}  // nobody asks
+  void get_local_ip_and_port(std::string&, int&) const {}
   socket_t socket() const { return connection_.socket(); }
   time_t duration() const { return 0; }
 
@@ -65,7 +47,21 @@ void refuse(const Connection& connection, const ApiError& error) {
 
 }  // namespace
 
+int Front::socket_of(const httplib::Request& request) const {
+  const std::lock_guard lock(mutex_);
+  return requests_.at(&request);
+}
+
+void Front::cut_connections() {
+  const std::lock_guard lock(mutex_);
+  for (const int socket : connections_) ::shutdown(socket, SHUT_RDWR);
+}
+
 bool Front::process_and_close_socket(socket_t socket) {
+  {
+    const std::lock_guard lock(mutex_);
+    connections_.insert(socket);
+  }
   Connection connection(socket, limits_);
   bool well = false;
   try {
@@ -74,6 +70,8 @@ bool Front::process_and_close_socket(socket_t socket) {
     refuse(connection, error);
   }
   ClientSocket(socket).end();
+  const std::lock_guard lock(mutex_);
+  connections_.erase(socket);
   ::close(socket);
   return well;
 }
@@ -93,23 +91,25 @@ bool Front::serve_request(Connection& connection, const RequestFraming& framing,
   ConnectionStream stream(connection);
   const bool close = last || !framing.reusable;
   bool closed = false;
-  bool parsed = false;
-  const std::function<void(httplib::Request&)> on_parsed = [&parsed](httplib::Request& request) {
-    parsed = true;
+  const httplib::Request* parsed = nullptr;
+  const std::function<void(httplib::Request&)> on_parsed = [&](httplib::Request& request) {
     request.ranges.clear();  // a thousand of them would make a page a thousand times as large
+    const std::lock_guard lock(mutex_);
+    requests_[parsed = &request] = connection.socket();
   };
   const auto process = [&](auto& server) {
     if constexpr (requires { server.Front::process_request(stream, close, closed, on_parsed); }) {
       return server.Front::process_request(stream, close, closed, on_parsed);
     } else {
-      std::string remote, local;
-      int remote_port = 0, local_port = 0;
-      stream.get_remote_ip_and_port(remote, remote_port);
-      stream.get_local_ip_and_port(local, local_port);
-      return server.Front::process_request(stream, remote, remote_port, local, local_port, close, closed, on_parsed);
+      return server.Front::process_request(stream, "", 0, "", 0, close, closed, on_parsed);
     }
   };
-  return process(*this) && !closed && !close && parsed && connection.body_taken() == framing.length;
+  const bool well = process(*this);
+  if (parsed != nullptr) {
+    const std::lock_guard lock(mutex_);
+    requests_.erase(parsed);
+  }
+  return well && !closed && !close && parsed != nullptr && connection.body_taken() == framing.length;
 }
 
 }  // namespace lily

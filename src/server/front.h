@@ -1,9 +1,14 @@
 // The HTTP library's server over connections of ours (connection.h): limits on headers, and the decision whether a
-// connection can serve another request, which the library gives for bodies that were not read as well. Knows the
-// library's process_request of version 0.11 and of later ones.
+// connection can serve another request, which the library gives for bodies that were not read as well. Knows which
+// socket a request came from, which the library does not tell. Knows the library's process_request of version 0.11 and
+// of later ones.
 #pragma once
 
 #include <httplib.h>
+
+#include <map>
+#include <mutex>
+#include <set>
 
 #include "server/connection.h"
 
@@ -15,12 +20,20 @@ class Front : public httplib::Server {
 
   explicit Front(const ConnectionLimits& limits) : limits_(limits) {}
 
+  /// Of a request that is being served: until its handler and the writing of its response have ended.
+  int socket_of(const httplib::Request& request) const;
+  /// Shuts down every connection that has a thread.
+  void cut_connections();
+
  private:
   bool process_and_close_socket(socket_t socket) override;
   bool serve(Connection& connection);
   bool serve_request(Connection& connection, const RequestFraming& framing, bool last);
 
   ConnectionLimits limits_;
+  mutable std::mutex mutex_;
+  std::set<int> connections_;
+  std::map<const httplib::Request*, int> requests_;  // with their sockets
 };
 
 }  // namespace lily

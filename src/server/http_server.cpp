@@ -110,7 +110,7 @@ void HttpServer::stop() {
     // The library ends streams in the middle, so it has to wait; and it waits for idle connections, so they are cut. A
     // response is written after its request has ended.
     if (in_flight_ == 0 || now - begin > kDrain) server_->stop();
-    if (now - begin > 2 * kDrain || now - busy > kWriting) cut_connections(port_);
+    if (now - begin > 2 * kDrain || now - busy > kWriting) server_->cut_connections();
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   thread_.join();
@@ -263,10 +263,10 @@ void HttpServer::stream(const httplib::Request& request, httplib::Response& resp
   response.set_header("Cache-Control", "no-cache");
   response.set_header("X-Accel-Buffering", "no");
   response.set_chunked_content_provider(
-      "text/event-stream", [events = std::shared_ptr<EventSource>(std::move(source)),
-                            client = ClientSocket(request.remote_addr, request.remote_port), silence,
-                            counted = std::make_shared<InFlight>(in_flight_), &stopping = stopping_,
-                            last = std::chrono::steady_clock::now()](std::size_t, httplib::DataSink& sink) mutable {
+      "text/event-stream",
+      [events = std::shared_ptr<EventSource>(std::move(source)), client = ClientSocket(server_->socket_of(request)),
+       silence, counted = std::make_shared<InFlight>(in_flight_), &stopping = stopping_,
+       last = std::chrono::steady_clock::now()](std::size_t, httplib::DataSink& sink) mutable {
         std::string text = next_events(*events);
         if (stopping && !events->done()) text += events->fail(overloaded("the server is shutting down"));
         const auto now = std::chrono::steady_clock::now();
@@ -299,7 +299,7 @@ void HttpServer::require_model(const Json& body) const {
 
 bool HttpServer::attend(const httplib::Request& request,
                         const std::function<bool(std::chrono::milliseconds)>& step) const {
-  const ClientSocket client(request.remote_addr, request.remote_port);
+  const ClientSocket client(server_->socket_of(request));
   while (!step(kPoll)) {
     if (client.closed()) return false;
     if (stopping_) throw overloaded("the server is shutting down");

@@ -20,12 +20,13 @@
 #include "server/chat_service.h"
 
 namespace httplib {
-class Server;
 struct Request;
 struct Response;
 }  // namespace httplib
 
 namespace lily {
+
+class Front;
 
 /// Counts a request as long as it lives.
 class InFlight {
@@ -111,7 +112,7 @@ class HttpServer {
   ChatService& service() const;
 
   ServerOptions options_;
-  std::unique_ptr<httplib::Server> server_;
+  std::unique_ptr<Front> server_;
   int port_ = 0;
   std::atomic<ChatService*> service_ = nullptr;
   std::map<std::string, std::string> methods_;  // of each path

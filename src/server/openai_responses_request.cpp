@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdlib>
 
 #include "server/generation_fields.h"
 #include "server/json_fields.h"
@@ -162,6 +163,11 @@ ResponseFormat read_format(const JsonFields& body) {
   return format;
 }
 
+/// 0.95 and not the digits of the double that is nearest to the float.
+double decimal(float value) {
+  return std::strtod(fmt::format("{}", value).c_str(), nullptr);
+}
+
 Json repeated_fields(const Json& body, const ChatRequest& chat) {
   const auto or_default = [&](const char* name, Json value) {
     const auto found = body.find(name);
@@ -175,11 +181,11 @@ Json repeated_fields(const Json& body, const ChatRequest& chat) {
           {"previous_response_id", nullptr},
           {"reasoning", or_default("reasoning", {{"effort", nullptr}, {"summary", nullptr}})},
           {"store", false},
-          {"temperature", sampling.temperature},
+          {"temperature", or_default("temperature", decimal(sampling.temperature))},
           {"text", or_default("text", {{"format", {{"type", "text"}}}})},
           {"tool_choice", or_default("tool_choice", "auto")},
           {"tools", or_default("tools", Json::array())},
-          {"top_p", sampling.top_p},
+          {"top_p", or_default("top_p", decimal(sampling.top_p))},
           {"truncation", "disabled"}};
 }
 

@@ -1,5 +1,6 @@
 #include "server/request_body.h"
 
+#include <fmt/ranges.h>
 #include <httplib.h>
 #include <strings.h>
 
@@ -41,12 +42,34 @@ void check_framing(const httplib::Request& request, std::size_t most_bytes) {
   if (error != std::errc() || bytes > most_bytes) throw too_large_body(most_bytes);
 }
 
-void check_encoding(const httplib::Request& request) {
-  constexpr std::array kKnown = {"", "identity", "gzip", "deflate", "br"};
+/// What the library was built with.
+constexpr std::array kEncodings = {
+    "identity",
+#ifdef CPPHTTPLIB_ZLIB_SUPPORT
+    "gzip",
+    "deflate",
+#endif
+#ifdef CPPHTTPLIB_BROTLI_SUPPORT
+    "br",
+#endif
+};
+
+ApiError encoding_error(int status, const std::string& what) {
+  return {{.status = status}, fmt::format("{}; supported are {}", what, fmt::join(kEncodings, ", "))};
+}
+
+/// Empty: none.
+std::string checked_encoding(const httplib::Request& request) {
+  if (!request.has_header("Content-Encoding")) return {};
+  if (request.get_header_value_count("Content-Encoding") > 1) {
+    throw encoding_error(415, "the Content-Encoding is given twice");
+  }
   const std::string encoding = request.get_header_value("Content-Encoding");
-  if (std::find(kKnown.begin(), kKnown.end(), encoding) == kKnown.end())
-    throw ApiError({.status = 415}, "the Content-Encoding is not supported");
-  if (request.is_multipart_form_data()) throw ApiError({.status = 415}, "the request body is a form, expected JSON");
+  if (encoding.empty() || encoding == "identity") return {};
+  if (std::find(kEncodings.begin(), kEncodings.end(), encoding) == kEncodings.end()) {
+    throw encoding_error(415, "the Content-Encoding '" + encoding + "' is not supported");
+  }
+  return encoding;
 }
 
 }  // namespace
@@ -54,7 +77,8 @@ void check_encoding(const httplib::Request& request) {
 std::optional<std::string> read_body(const httplib::Request& request, const httplib::ContentReader& reader,
                                      const BodyLimits& limits) {
   check_framing(request, limits.bytes);
-  check_encoding(request);
+  const std::string encoding = checked_encoding(request);
+  if (request.is_multipart_form_data()) throw ApiError({.status = 415}, "the request body is a form, expected JSON");
   const auto begin = std::chrono::steady_clock::now();
   std::string body;
   bool too_large = false;
@@ -68,6 +92,10 @@ std::optional<std::string> read_body(const httplib::Request& request, const http
   // The connection has given up waiting, or the client has.
   if (std::chrono::steady_clock::now() - begin >= limits.timeout) {
     throw ApiError({.status = 408}, "the request body comes too slowly");
+  }
+  if (!encoding.empty()) {
+    throw encoding_error(400,
+                         "the request body is not what its Content-Encoding '" + encoding + "' says, or not whole");
   }
   return {};
 }

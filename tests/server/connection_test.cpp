@@ -54,6 +54,34 @@ TEST(CheckHeader, WhetherTheConnectionIsReusable) {
   EXPECT_FALSE(framing("POST", "Transfer-Encoding: chunked\r\n").reusable);
 }
 
+std::string in_origin_form(const std::string& request_line, const std::string& lines) {
+  std::string header = request_line + "\r\n" + lines + "\r\n";
+  to_origin_form(header);
+  return header;
+}
+
+TEST(ToOriginForm, TakesTheHostFromTheTarget) {
+  const auto check = [](const std::string& method, const std::string& target, const std::string& expected,
+                        const std::string& host) {
+    EXPECT_EQ(in_origin_form(method + " " + target + " HTTP/1.1", "X: y\r\nhost:other\r\nZ: host: z\r\n"),
+              method + " " + expected + " HTTP/1.1\r\nX: y\r\nhost:" + host + "\r\nZ: host: z\r\n\r\n")
+        << target;
+  };
+  check("GET", "http://127.0.0.1:8080/v1/models?a=http://b/", "/v1/models?a=http://b/", " 127.0.0.1:8080");
+  check("GET", "HTTP://a", "/", " a");
+  check("GET", "http://a?b", "/?b", " a");
+  check("GET", "http://[::1]:1#b", "/#b", " [::1]:1");
+  check("OPTIONS", "http://a", "*", " a");
+  check("OPTIONS", "http://a/", "/", " a");
+  for (const std::string target : {"/http://a/", "*", "a:80", "https://a/", "http:/a/", ""}) {
+    check("GET", target, target, "other");
+  }
+  EXPECT_EQ(in_origin_form("GET http://a/b HTTP/1.0", ""), "GET /b HTTP/1.0\r\n\r\n");
+  EXPECT_EQ(in_origin_form("GEThttp://a/b", ""), "GEThttp://a/b\r\n\r\n");
+  EXPECT_EQ(in_origin_form("GET http://a", ""), "GET /\r\n\r\n");
+  EXPECT_THROW(in_origin_form("GET http:///b HTTP/1.1", ""), ApiError);
+}
+
 /// Both ends of a connection.
 class ConnectionTest : public testing::Test {
  protected:
@@ -92,6 +120,15 @@ TEST_F(ConnectionTest, RequestsOneAfterTheOther) {
   EXPECT_EQ(connection.body_taken(), 0);
   ::shutdown(ends_[1], SHUT_WR);
   EXPECT_FALSE(connection.next_request(never));
+}
+
+TEST_F(ConnectionTest, ATargetWithAHostIsAPathAndAHost) {
+  send("POST http://b/ HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcGET");
+  const std::string expected = "POST / HTTP/1.1\r\nHost: b\r\nContent-Length: 3\r\n\r\n";
+  Connection connection(ends_[0], {});
+  ASSERT_TRUE(connection.next_request(never));
+  EXPECT_EQ(read_all(connection, expected.size() + 3), expected + "abc");
+  EXPECT_EQ(connection.body_taken(), 3);
 }
 
 TEST_F(ConnectionTest, HeadersHaveLimitsOfTimeAndSize) {

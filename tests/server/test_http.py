@@ -127,6 +127,35 @@ def test_bodies_have_a_limit_however_they_come(server):
     assert answer.status_code == 200, answer.text
 
 
+def test_bodies_that_are_not_encoded_as_they_say_are_named(server):
+    body = json.dumps({"content": "a"}).encode()
+    for encoding, content, status, said in (
+            ("odd", body, 415, "'odd'"), ("GZIP, br", body, 415, "'GZIP, br'"), ("gzip", body, 400, "'gzip'"),
+            ("br", b"\xff" * 64, 400, "'br'"),
+            ("gzip", gzip.compress(body), 200, ""), ("identity", body, 200, "")):
+        answer = httpx.post(server.url + "/tokenize", content=content, headers={"Content-Encoding": encoding})
+        assert answer.status_code == status, (encoding, answer.text)
+        if said:
+            message = answer.json()["error"]["message"]
+            assert "Content-Encoding " + said in message and "identity, gzip, deflate" in message, message
+            assert answer.headers["connection"] == "close"
+
+
+def test_targets_may_name_the_host(server):
+    def ask(target, host="localhost"):
+        return server.exchange(f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    here = f"http://127.0.0.1:{server.port}"
+    assert b'"id":"lily"' in ask(here + "/v1/models") and b"200 OK" in ask(here) and b"200 OK" in ask("HTTP://localhost/health")
+    assert b"200 OK" in ask(here + "/health", "evil.example")  # the target's host is the one that counts
+    assert b" 403 " in ask("http://evil.example/health") and b" 403 " in ask("http://me@127.0.0.1/health")
+    assert b" 404 " in ask(here + "/nothing") and b" 400 " in ask("http:///health")
+
+
+def test_zeros_do_not_cut_messages(server):
+    assert "'a\\0b' here" in httpx.get(server.url + "/v1/models/a%00b").json()["error"]["message"]
+    assert "/a\\0b is not served here" in httpx.get(server.url + "/a%00b").json()["error"]["message"]
+
+
 def test_headers_have_limits(server):
     assert b"HTTP/1.1 4" in server.exchange(b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
     answer = server.exchange(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 100000 + b"\r\n\r\n")

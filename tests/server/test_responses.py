@@ -56,6 +56,13 @@ def check_items(events):
     return items
 
 
+def test_sampling_is_told_as_it_was_sent(server):
+    for fields, expected in (({"top_p": 0.95, "temperature": 0.7}, (0.95, 0.7)), ({"top_p": 0.123456789, "temperature": 0}, (0.123456789, 0)),
+                             ({"top_p": None, "reasoning": OFF}, (0.8, 0.7)), ({}, (0.95, 1))):
+        answer = server.post("/v1/responses", {"input": "Hi", "max_output_tokens": 1} | fields)
+        assert (answer.json()["top_p"], answer.json()["temperature"]) == expected, fields
+
+
 def test_whole_response(client):
     response = create(client)
     Response.model_validate(response.model_dump())
