@@ -20,7 +20,7 @@ void add_load_options(CLI::App& command, LoadOptions& options) {
       ->capture_default_str();
   command
       .add_option("--activations", options.activations,
-                  "CPU: float32 (exact, slow), int16 (the default, nearly exact) or int8 (faster prefill)")
+                  "CPU: int8 (the default), int16 (nearly exact, slower prefill) or float32 (exact, slow)")
       ->check(CLI::IsMember({"float32", "int16", "int8"}));
   command.add_option("--cpu-target", options.target, "CPU: instruction set; empty: the best that this one has")
       ->check(CLI::IsMember(cpu_targets()));

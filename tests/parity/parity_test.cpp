@@ -51,7 +51,7 @@ TEST_F(Parity, DefaultsAreWithinTheStatedBounds) {
   EXPECT_GE(scores.lily.positions, 2000);
   EXPECT_GE(scores.lily.top1_agreement(), 0.98);
   EXPECT_GE(scores.lily.top1_agreement(), scores.native.top1_agreement());
-  EXPECT_NEAR(scores.lily.perplexity_ratio(), 1.0, 0.0004);
+  EXPECT_NEAR(scores.lily.perplexity_ratio(), 1.0, 0.001);
 }
 
 TEST_F(Parity, ExactArithmeticEqualsMlxInFloat32) {

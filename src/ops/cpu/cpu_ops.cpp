@@ -156,8 +156,8 @@ std::vector<std::string> cpu_targets() {
 
 Activations activations_named(std::string_view name) {
   if (name == "float32") return Activations::kFloat32;
-  if (name == "int16" || name.empty()) return Activations::kInt16;
-  if (name == "int8") return Activations::kInt8;
+  if (name == "int16") return Activations::kInt16;
+  if (name == "int8" || name.empty()) return Activations::kInt8;
   throw Error(fmt::format("there are no activations '{}'", name), "use float32, int16 or int8");
 }
 

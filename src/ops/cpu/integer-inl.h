@@ -1,5 +1,7 @@
-// What the integer kernels share: where a record keeps its values, and four products of bytes per 32-bit lane, the one
-// instruction that the sets differ in.
+// What the integer kernels share: where a record keeps its values, four products of bytes per 32-bit lane (the one
+// instruction that the sets differ in), and the order of float sums, so that a row gets the same bits from any of them:
+//     sum = fma(bias_w, sum_x, sum) for all groups in ascending order, then
+//     sum = fma(float(sum of code * q), scale_w * scale_x, sum) for all groups in ascending order.
 #if defined(LILY_OPS_CPU_INTEGER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LILY_OPS_CPU_INTEGER_INL_H_
 #undef LILY_OPS_CPU_INTEGER_INL_H_
@@ -121,6 +123,73 @@ HWY_INLINE ByteVector low_halves(ByteVector codes) {
 HWY_INLINE ByteVector high_halves(ByteVector codes) {
   const hn::Repartition<std::uint16_t, ByteTag> du;
   return hn::And(hn::BitCast(ByteTag(), hn::ShiftRight<4>(hn::BitCast(du, codes))), hn::Set(ByteTag(), 15));
+}
+
+// ---- tiles: as many weight rows as a vector has 32-bit lanes, lane = row ----
+
+inline constexpr std::int64_t kTileRows = HWY_LANES(std::uint32_t);
+static_assert(kTileRows <= kMaxTileRows);
+
+// 16 bytes of every fourth row, one row to each 128-bit block.
+HWY_INLINE WordVector gather_blocks(const std::uint8_t* from, std::int64_t stride) {
+  const WordTag d;
+  const hn::Repartition<std::uint8_t, hn::Full128<std::uint32_t>> bytes;
+  const hn::Full128<std::uint32_t> block;
+  const auto load = [&](std::int64_t row)
+                        HWY_ATTR { return hn::BitCast(block, hn::LoadU(bytes, from + row * stride)); };
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  const hn::Half<WordTag> half;
+  return hn::Combine(d, hn::Combine(half, load(12), load(8)), hn::Combine(half, load(4), load(0)));
+#elif HWY_TARGET == HWY_AVX2
+  return hn::Combine(d, load(4), load(0));
+#else
+  (void)d;
+  return load(0);
+#endif
+}
+
+// to[word][row] = word `word` of row `row`, for four words of kTileRows rows.
+HWY_INLINE void transpose_four(const std::uint8_t* from, std::int64_t stride, std::uint32_t* to) {
+  const WordTag d;
+  const hn::Repartition<std::uint64_t, WordTag> dq;
+  const WordVector r0 = gather_blocks(from, stride);
+  const WordVector r1 = gather_blocks(from + stride, stride);
+  const WordVector r2 = gather_blocks(from + 2 * stride, stride);
+  const WordVector r3 = gather_blocks(from + 3 * stride, stride);
+  const auto low01 = hn::BitCast(dq, hn::InterleaveLower(d, r0, r1));
+  const auto low23 = hn::BitCast(dq, hn::InterleaveLower(d, r2, r3));
+  const auto high01 = hn::BitCast(dq, hn::InterleaveUpper(d, r0, r1));
+  const auto high23 = hn::BitCast(dq, hn::InterleaveUpper(d, r2, r3));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dq, low01, low23)), d, to);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dq, low01, low23)), d, to + kTileRows);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dq, high01, high23)), d, to + 2 * kTileRows);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dq, high01, high23)), d, to + 3 * kTileRows);
+}
+
+// to[word][row] for rows of `bytes` bytes; `to` has room for whole blocks of four words.
+HWY_INLINE void transpose(const std::uint8_t* from, std::int64_t bytes, std::uint32_t* to) {
+  std::int64_t at = 0;
+  for (; at + 16 <= bytes; at += 16) {
+    if (at % 64 == 0) {  // the next tile on its way to the second-level cache; the first is full with this one
+      for (std::int64_t row = kTileRows; row < 2 * kTileRows; ++row) __builtin_prefetch(from + row * bytes + at, 0, 2);
+    }
+    transpose_four(from + at, bytes, to + at / 4 * kTileRows);
+  }
+  if (at < bytes) {
+    std::uint8_t rest[kTileRows][16];
+    for (std::int64_t row = 0; row < kTileRows; ++row) {
+      std::memcpy(rest[row], from + row * bytes + at, static_cast<std::size_t>(bytes - at));
+    }
+    transpose_four(rest[0], 16, to + at / 4 * kTileRows);
+  }
+}
+
+// The even or odd bfloat16 of a pair of groups as float32.
+HWY_INLINE FloatVector group_value(const std::uint32_t* pairs, std::int64_t group) {
+  const WordTag d;
+  const WordVector both = hn::LoadU(d, pairs + group / 2 * kTileRows);
+  const WordVector bits = group % 2 == 0 ? hn::ShiftLeft<16>(both) : hn::And(both, hn::Set(d, 0xffff0000U));
+  return hn::BitCast(FloatTag(), bits);
 }
 
 #endif  // LILY_INTEGER_SIMD

@@ -4,8 +4,7 @@
 //     sum_i w[i] x[i] = sum over groups of  scale_w * scale_x * sum_i code[i] q[i]  +  bias_w * sum_x
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/kernels_integer_rows.cpp"  // NOLINT
-#include "hwy/cache_control.h"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/foreach_target.h"                                // IWYU pragma: keep
 #include "ops/cpu/integer-inl.h"
 #include "ops/cpu/kernel_tables.h"
 #include "ops/cpu/simd-inl.h"
@@ -16,41 +15,17 @@ namespace {
 
 #if LILY_INTEGER_SIMD
 
-// Weight rows taken at once share the loads of the record and the sums over lanes. About 4 KB of codes, since those of
-// the next rows are asked for meanwhile: measured, codes that come from memory then stream at the speed of plain reads.
-// Rows of 2 KB are better off with twice that (four rows, 18.6 instead of 15.3 GB/s a thread).
-constexpr std::int64_t kBatchBytes = 4096;
+// Codes are asked for so far ahead, in the order of addresses, into the second-level cache. Measured with codes that
+// come from memory: 16 KB into the second level is better than 4 KB into the first by up to a half.
+constexpr std::int64_t kAheadBytes = 16384 + 64;
 
-// factors[g] = scale_w * scale_x; gives the products of a row's biases and the sums of x, summed over no lanes yet.
-HWY_INLINE FloatVector group_factors(const BFloat16* scales, const BFloat16* biases, std::int64_t groups,
-                                     const float* x_scales, const float* x_sums, float* factors) {
-  const FloatTag d;
-  const hn::Half<FloatTag> half;
-  constexpr std::int64_t kLanes = HWY_LANES(float);
-  FloatVector sum = hn::Zero(d);
-  std::int64_t g = 0;
-  for (; g + kLanes <= groups; g += kLanes) {
-    hn::StoreU(hn::Mul(load_bfloat16(d, scales + g), hn::LoadU(d, x_scales + g)), d, factors + g);
-    sum = hn::MulAdd(load_bfloat16(d, biases + g), hn::LoadU(d, x_sums + g), sum);
-  }
-  if (g + kLanes / 2 <= groups) {
-    hn::StoreU(hn::Mul(load_bfloat16(half, scales + g), hn::LoadU(half, x_scales + g)), half, factors + g);
-    const auto part = hn::Mul(load_bfloat16(half, biases + g), hn::LoadU(half, x_sums + g));
-    sum = hn::Add(sum, hn::ZeroExtendVector(d, part));
-    g += kLanes / 2;
-  }
-  if (g < groups) {
-    float rest = 0;
-    for (; g < groups; ++g) {
-      factors[g] = static_cast<float>(scales[g]) * x_scales[g];
-      rest += static_cast<float>(biases[g]) * x_sums[g];
-    }
-    sum = hn::Add(sum, hn::IfThenElseZero(hn::FirstN(d, 1), hn::Set(d, rest)));
-  }
-  return sum;
-}
+// Rows that share the loads of the record, and the vectors of codes a row whose partial products are summed together.
+constexpr std::int64_t kSetRows = kVectorBytes >= 64 ? 2 : 1;
+constexpr std::int64_t kSetVectors = kVectorBytes >= 32 ? 8 / kSetRows : 4;
+constexpr std::int64_t kSetGroups = kSetVectors * kBlockGroups;
+static_assert(kTileRows % kSetRows == 0);
 
-// The even and odd values of one block of a record, all planes.
+// The even and odd values of one vector of codes, all planes.
 template <int kPlanes>
 struct Values {
   Values(const std::uint8_t* at, std::int64_t low_offset) {
@@ -60,97 +35,180 @@ struct Values {
       odd[p] = hn::LoadU(d, at + p * low_offset + kOddOffset);
     }
   }
-  HWY_INLINE FloatVector products(ByteVector codes) const {
+  HWY_INLINE SumVector products(ByteVector codes) const {
     const ByteVector low = low_halves(codes);
     const ByteVector high = high_halves(codes);
     SumVector sum = dot4(dot4(hn::Zero(SumTag()), low, even[0]), high, odd[0]);
     if (kPlanes == 2) sum = dot4(dot4(hn::ShiftLeft<8>(sum), low, even[kPlanes - 1]), high, odd[kPlanes - 1]);
-    return hn::ConvertTo(FloatTag(), sum);
+    return sum;
   }
   ByteVector even[kPlanes], odd[kPlanes];
 };
 
-// factors[g] in the lanes of group g's products.
-HWY_INLINE FloatVector spread_factors(const float* factors) {
-  const FloatTag d;
+// Sums over the lanes of each 128-bit block: lane n of a block is that of v[n]'s block.
+HWY_INLINE SumVector block_sums(const SumVector* v) {
+  const SumTag d;
+  const hn::Repartition<std::int64_t, SumTag> dd;
+  const auto a = hn::BitCast(dd, hn::Add(hn::InterleaveLower(d, v[0], v[1]), hn::InterleaveUpper(d, v[0], v[1])));
+  const auto b = hn::BitCast(dd, hn::Add(hn::InterleaveLower(d, v[2], v[3]), hn::InterleaveUpper(d, v[2], v[3])));
+  return hn::Add(hn::BitCast(d, hn::InterleaveLower(dd, a, b)), hn::BitCast(d, hn::InterleaveUpper(dd, a, b)));
+}
+
+// v[r * kSetVectors + i]: row r, the groups that vector i of codes holds. Gives the products of kSetGroups groups of
+// the first row, then of the next.
+HWY_INLINE FloatVector group_products(const SumVector* v) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-  const hn::Half<FloatTag> half;
-  return hn::Combine(d, hn::Set(half, factors[1]), hn::Set(half, factors[0]));
+  const __m512i first = block_sums(v).raw;
+  const __m512i second = block_sums(v + 4).raw;
+  const __m512i sums = _mm512_add_epi32(_mm512_shuffle_i32x4(first, second, 0x88),   // blocks 0 and 2 of both
+                                        _mm512_shuffle_i32x4(first, second, 0xdd));  // blocks 1 and 3
+  const __m512i order = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
+  return hn::ConvertTo(FloatTag(), SumVector{_mm512_permutexvar_epi32(order, sums)});
+#elif HWY_TARGET == HWY_AVX2
+  const SumTag d;
+  const SumVector first = block_sums(v);
+  const SumVector second = block_sums(v + 4);
+  return hn::ConvertTo(FloatTag(),
+                       hn::Add(hn::ConcatLowerLower(d, second, first), hn::ConcatUpperUpper(d, second, first)));
 #else
-  return hn::Set(d, factors[0]);
+  return hn::ConvertTo(FloatTag(), block_sums(v));
 #endif
 }
 
-// kRows neighbouring weight rows times one record.
-template <int kPlanes, int kRows>
-HWY_INLINE void row_sums(const QuantRows& weight, std::int64_t row, const RecordLayout& layout,
-                         const std::uint8_t* record, float* factors, FloatVector* sums) {
-  const ByteTag db;
-  const std::int64_t groups = weight.groups();
-  const std::int64_t row_bytes = weight.row_bytes();
-  const std::int64_t low_offset = layout.low_offset();
-  const std::uint8_t* codes = weight.codes + row * row_bytes;
-  for (int r = 0; r < kRows; ++r) {
-    const std::int64_t at = (row + r) * groups;
-    sums[r] = group_factors(weight.scales + at, weight.biases + at, groups, record_scales(layout, record),
-                            record_sums(layout, record), factors + r * groups);
-  }
-  std::int64_t g = 0;
-  for (; g + kBlockGroups <= groups; g += kBlockGroups) {
-    for (std::int64_t part = 0; part < kBlockGroups * 32; part += kVectorBytes) {
-      const Values<kPlanes> x(record + even_offset(g) + part, low_offset);
-      for (int r = 0; r < kRows; ++r) {
-        // In the order of addresses, which is not that of use: so the hardware sees one stream.
-        hwy::Prefetch(codes + HWY_MAX(kBatchBytes, kRows * row_bytes) + (g * 32 + part) * kRows + r * kVectorBytes);
-        const ByteVector c = hn::LoadU(db, codes + r * row_bytes + g * 32 + part);
-        sums[r] = hn::MulAdd(x.products(c), spread_factors(factors + r * groups + g), sums[r]);
+// A vector of codes that may end after its first half, which is then followed by zeros.
+HWY_INLINE ByteVector load_codes(const std::uint8_t* from, std::int64_t bytes) {
+  const ByteTag d;
+  if (bytes >= kVectorBytes) return hn::LoadU(d, from);
+  if (bytes <= 0) return hn::Zero(d);
+  const hn::Half<ByteTag> half;
+  return hn::ZeroExtendVector(d, hn::LoadU(half, from));
+}
+
+// The products of the groups [group, group + kSetGroups) of kSetRows rows of codes with one record, to products[r][g].
+// kWhole: all these groups are there; else the rest are zeros.
+template <int kPlanes, bool kWhole>
+HWY_INLINE void set_products(const std::uint8_t* const* codes, const RecordLayout& layout, const std::uint8_t* record,
+                             std::int64_t group, const std::uint8_t* ahead, float* const* products) {
+  constexpr std::int64_t kParts = kVectorBytes >= 32 ? 1 : 32 / kVectorBytes;  // vectors a group
+  const std::int64_t bytes = (layout.groups() - group) * 32;
+  SumVector sums[kSetRows * kSetVectors];
+#pragma GCC unroll 8
+  for (std::int64_t i = 0; i < kSetVectors; ++i) {
+    for (std::int64_t part = 0; part < kParts; ++part) {
+      const std::int64_t at = i * kBlockGroups * 32 + part * kVectorBytes;
+      if (!kWhole && at >= bytes) {
+        for (int r = 0; r < kSetRows; ++r) sums[r * kSetVectors + i] = hn::Zero(SumTag());
+        break;
+      }
+      const Values<kPlanes> x(record + even_offset(group + i * kBlockGroups) + part * kVectorBytes,
+                              layout.low_offset());
+      for (int r = 0; r < kSetRows; ++r) {
+        if (kWhole) __builtin_prefetch(ahead + ((i * kParts + part) * kSetRows + r) * kVectorBytes, 0, 2);
+        const std::uint8_t* from = codes[r] + group * 32 + at;
+        const ByteVector c = kWhole ? hn::LoadU(ByteTag(), from) : load_codes(from, bytes - at);
+        SumVector& sum = sums[r * kSetVectors + i];
+        sum = part == 0 ? x.products(c) : hn::Add(sum, x.products(c));
       }
     }
   }
-  if (g < groups) {  // half a block: the other half is zeros
-    const hn::Half<ByteTag> half;
-    const Values<kPlanes> x(record + even_offset(g), low_offset);
-    for (int r = 0; r < kRows; ++r) {
-      const ByteVector c = hn::ZeroExtendVector(db, hn::LoadU(half, codes + r * row_bytes + g * 32));
-      sums[r] = hn::MulAdd(x.products(c), hn::Set(FloatTag(), factors[r * groups + g]), sums[r]);
-    }
+  const FloatVector all = group_products(sums);
+  if constexpr (kSetRows == 2) {
+    const hn::Half<FloatTag> half;
+    hn::StoreU(hn::LowerHalf(half, all), half, products[0] + group);
+    hn::StoreU(hn::UpperHalf(half, all), half, products[kSetRows - 1] + group);
+  } else {
+    hn::StoreU(all, FloatTag(), products[0] + group);
   }
 }
 
-// Rows [row, row + kRows) of the call.
-template <int kPlanes, int kRows>
-HWY_INLINE void batch_products(const IntegerCall& call, std::int64_t row) {
-  auto* factors = reinterpret_cast<float*>(call.scratch);
-  for (std::int64_t m = 0; m < call.m; ++m) {
-    float results[kRows];
-    FloatVector sums[kRows];
-    row_sums<kPlanes, kRows>(*call.weight, call.begin + row, call.layout, record_of(call, m), factors, sums);
-    if constexpr (kRows % 4 == 0) {
-      for (int r = 0; r < kRows; r += 4) sums_of_four(sums + r, results + r);
-    } else {
-      for (int r = 0; r < kRows; ++r) results[r] = sum_of(FloatTag(), sums[r]);
-    }
-    float* out = call.out + m * call.out_stride + row;
-    for (int r = 0; r < kRows; ++r) out[r] = call.add ? out[r] + results[r] : results[r];
-  }
+// Groups as they are kept in a tile's scratch: whole sets, and whole words of pairs.
+HWY_INLINE std::int64_t padded_groups(std::int64_t groups) {
+  return (groups + 7) / 8 * 8;
 }
 
-template <int kPlanes, int kRows>
-HWY_INLINE void all_batches(const IntegerCall& call) {
-  std::int64_t row = 0;
-  for (; row + kRows <= call.rows; row += kRows) batch_products<kPlanes, kRows>(call, row);
-  for (; row < call.rows; ++row) batch_products<kPlanes, 1>(call, row);
+// A tile in scratch: products [padded groups][kTileRows] as the rows give them, then transposed; pairs of scales and of
+// biases [padded groups / 2][kTileRows] words.
+struct RowTile {
+  RowTile(std::uint8_t* scratch, std::int64_t groups)
+      : rows(reinterpret_cast<float*>(scratch)),
+        columns(rows + padded_groups(groups) * kTileRows),
+        scales(reinterpret_cast<std::uint32_t*>(columns + padded_groups(groups) * kTileRows)),
+        biases(scales + padded_groups(groups) / 2 * kTileRows) {}
+  float* rows;
+  float* columns;
+  std::uint32_t* scales;
+  std::uint32_t* biases;
+};
+
+// scales or biases of `count` rows, [rows][groups] to pairs [groups / 2][kTileRows]; what is beyond them does not
+// count.
+HWY_INLINE void transpose_groups(const BFloat16* from, std::int64_t groups, std::int64_t count, std::uint8_t* spare,
+                                 std::uint32_t* to) {
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(from);
+  if (count < kTileRows) {
+    std::memcpy(spare, bytes, static_cast<std::size_t>(2 * groups * count));
+    bytes = spare;
+  }
+  transpose(bytes, 2 * groups, to);
+}
+
+// The products of `count` rows of codes, row after row.
+template <int kPlanes>
+HWY_INLINE void tile_row_products(const std::uint8_t* codes, std::int64_t count, const RecordLayout& layout,
+                                  const std::uint8_t* record, float* products) {
+  const std::int64_t groups = layout.groups();
+  for (std::int64_t r = 0; r < count; r += kSetRows) {
+    const std::uint8_t* from[kSetRows];
+    float* to[kSetRows];
+    for (std::int64_t i = 0; i < kSetRows; ++i) {
+      const std::int64_t row = HWY_MIN(r + i, count - 1);  // the last one again beyond the end
+      from[i] = codes + row * groups * 32;
+      to[i] = products + row * padded_groups(groups);
+    }
+    std::int64_t g = 0;
+    for (; g + kSetGroups <= groups; g += kSetGroups) {
+      set_products<kPlanes, true>(from, layout, record, g, from[0] + kAheadBytes + g * 32 * kSetRows, to);
+    }
+    if (g < groups) set_products<kPlanes, false>(from, layout, record, g, nullptr, to);
+  }
 }
 
 template <int kPlanes>
 void row_products(const IntegerCall& call) {
-  const std::int64_t bytes = call.weight->row_bytes();
-  if (8 * bytes <= kBatchBytes) {
-    all_batches<kPlanes, 8>(call);
-  } else if (4 * bytes <= 2 * kBatchBytes) {
-    all_batches<kPlanes, 4>(call);
-  } else {
-    all_batches<kPlanes, 2>(call);
+  const FloatTag d;
+  const QuantRows& weight = *call.weight;
+  const std::int64_t groups = weight.groups();
+  const RowTile tile(call.scratch, groups);
+  auto* spare = reinterpret_cast<std::uint8_t*>(tile.rows);
+  for (std::int64_t row = 0; row < call.rows; row += kTileRows) {
+    const std::int64_t count = HWY_MIN(kTileRows, call.rows - row);
+    const std::int64_t first = call.begin + row;
+    transpose_groups(weight.biases + first * groups, groups, count, spare, tile.biases);
+    transpose_groups(weight.scales + first * groups, groups, count, spare, tile.scales);
+    for (std::int64_t m = 0; m < call.m; ++m) {
+      const std::uint8_t* record = record_of(call, m);
+      const float* x_sums = record_sums(call.layout, record);
+      const float* x_scales = record_scales(call.layout, record);
+      FloatVector total = hn::Zero(d);
+      for (std::int64_t g = 0; g < groups; ++g) {
+        total = hn::MulAdd(group_value(tile.biases, g), hn::Set(d, x_sums[g]), total);
+      }
+      tile_row_products<kPlanes>(weight.codes + first * weight.row_bytes(), count, call.layout, record, tile.rows);
+      transpose(reinterpret_cast<const std::uint8_t*>(tile.rows), 4 * padded_groups(groups),
+                reinterpret_cast<std::uint32_t*>(tile.columns));
+      for (std::int64_t g = 0; g < groups; ++g) {
+        const FloatVector factor = hn::Mul(group_value(tile.scales, g), hn::Set(d, x_scales[g]));
+        total = hn::MulAdd(hn::LoadU(d, tile.columns + g * kTileRows), factor, total);
+      }
+      float* out = call.out + m * call.out_stride + row;
+      if (count == kTileRows) {
+        hn::StoreU(call.add ? hn::Add(total, hn::LoadU(d, out)) : total, d, out);
+      } else {
+        float results[kTileRows];
+        hn::StoreU(total, d, results);
+        for (std::int64_t r = 0; r < count; ++r) out[r] = call.add ? results[r] + out[r] : results[r];
+      }
+    }
   }
 }
 
@@ -163,6 +221,9 @@ float row_product(const QuantRows& weight, std::int64_t row, const RecordLayout&
   const BFloat16* biases = weight.biases + row * weight.groups();
   float sum = 0;
   for (std::int64_t g = 0; g < weight.groups(); ++g) {
+    sum += static_cast<float>(biases[g]) * record_sums(layout, record)[g];
+  }
+  for (std::int64_t g = 0; g < weight.groups(); ++g) {
     const auto* even = reinterpret_cast<const std::int8_t*>(record + even_offset(g));
     const std::int8_t* odd = even + kOddOffset;
     const std::int64_t low = layout.low_offset();
@@ -172,8 +233,8 @@ float row_product(const QuantRows& weight, std::int64_t row, const RecordLayout&
       const std::int32_t second = kPlanes == 2 ? odd[i] * 256 + odd[low + i] : odd[i];
       products += (codes[g * 32 + i] & 15) * first + (codes[g * 32 + i] >> 4) * second;
     }
-    sum += static_cast<float>(scales[g]) * record_scales(layout, record)[g] * static_cast<float>(products) +
-           static_cast<float>(biases[g]) * record_sums(layout, record)[g];
+    const float factor = static_cast<float>(scales[g]) * record_scales(layout, record)[g];
+    sum += factor * static_cast<float>(products);
   }
   return sum;
 }

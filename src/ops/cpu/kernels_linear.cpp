@@ -109,10 +109,10 @@ HWY_INLINE void strip(const float* weights, const LinearCall& call, std::int64_t
   }
 }
 
-// One row of activations and 8-bit codes (the router, of every token): no weight is written out. Each group's
-// sum_i code[i] x[i] is scaled once; sums: of x by groups.
+// One row of activations and 8-bit codes (the router, of every token): weights are widened in registers, with the same
+// sums as tile().
 template <int kRows>
-HWY_INLINE void byte_rows(const LinearCall& call, std::int64_t row, const float* sums) {
+HWY_INLINE void byte_rows(const LinearCall& call, const float* x, std::int64_t row) {
   const FloatTag d;
   const hn::RebindToSigned<FloatTag> di;
   const hn::Rebind<std::uint8_t, FloatTag> narrow;
@@ -120,47 +120,33 @@ HWY_INLINE void byte_rows(const LinearCall& call, std::int64_t row, const float*
   const QuantRows& weight = *call.weight;
   const std::int64_t first = call.begin + row;
   const std::uint8_t* codes = weight.codes + first * weight.in;
-  FloatVector products[kRows];
-  float rest[kRows] = {};
-  for (int r = 0; r < kRows; ++r) products[r] = hn::Zero(d);
+  FloatVector sums[kRows];
+  for (int r = 0; r < kRows; ++r) sums[r] = hn::Zero(d);
   for (std::int64_t g = 0; g < weight.groups(); ++g) {
-    FloatVector of_group[kRows];
-    for (int r = 0; r < kRows; ++r) of_group[r] = hn::Zero(d);
+    FloatVector scale[kRows], bias[kRows];
+    for (int r = 0; r < kRows; ++r) {
+      scale[r] = hn::Set(d, static_cast<float>(weight.scales[(first + r) * weight.groups() + g]));
+      bias[r] = hn::Set(d, static_cast<float>(weight.biases[(first + r) * weight.groups() + g]));
+    }
     for (std::int64_t i = g * weight.group; i < (g + 1) * weight.group; i += lanes) {
-      const FloatVector x = hn::LoadU(d, call.x + i);
+      const FloatVector input = hn::LoadU(d, x + i);
       for (int r = 0; r < kRows; ++r) {
         const auto code = hn::PromoteTo(di, hn::LoadU(narrow, codes + r * weight.in + i));
-        of_group[r] = hn::MulAdd(hn::ConvertTo(d, code), x, of_group[r]);
+        sums[r] = hn::MulAdd(hn::MulAdd(hn::ConvertTo(d, code), scale[r], bias[r]), input, sums[r]);
       }
-    }
-    for (int r = 0; r < kRows; ++r) {
-      const std::int64_t at = (first + r) * weight.groups() + g;
-      products[r] = hn::MulAdd(of_group[r], hn::Set(d, static_cast<float>(weight.scales[at])), products[r]);
-      rest[r] += static_cast<float>(weight.biases[at]) * sums[g];
     }
   }
   for (int r = 0; r < kRows; ++r) {
     float& out = call.out[row + r];
-    out = sum_of(d, products[r]) + rest[r] + (call.add ? out : 0.0F);
+    out = sum_of(d, sums[r]) + (call.add ? out : 0.0F);
   }
 }
 
-void byte_rows_of_one(LinearCall call) {
-  if (call.index != nullptr) call.x += call.index[0] * call.x_stride;
-  const FloatTag d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const QuantRows& weight = *call.weight;
-  float* sums = call.scratch;
-  for (std::int64_t g = 0; g < weight.groups(); ++g) {
-    FloatVector sum = hn::Zero(d);
-    for (std::int64_t i = g * weight.group; i < (g + 1) * weight.group; i += lanes) {
-      sum = hn::Add(sum, hn::LoadU(d, call.x + i));
-    }
-    sums[g] = sum_of(d, sum);
-  }
+void byte_rows_of_one(const LinearCall& call) {
+  const float* x = call.x + (call.index ? call.index[0] : 0) * call.x_stride;
   std::int64_t row = 0;
-  for (; row + kLinearTileRows <= call.rows; row += kLinearTileRows) byte_rows<kLinearTileRows>(call, row, sums);
-  for (; row < call.rows; ++row) byte_rows<1>(call, row, sums);
+  for (; row + kLinearTileRows <= call.rows; row += kLinearTileRows) byte_rows<kLinearTileRows>(call, x, row);
+  for (; row < call.rows; ++row) byte_rows<1>(call, x, row);
 }
 
 void linear(const LinearCall& call) {
