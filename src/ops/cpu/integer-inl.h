@@ -22,11 +22,14 @@
 #define LILY_INTEGER_SIMD 1
 #endif
 
-// ARM's dot product (kernel_tables.h). GCC drops what -march gives where Highway sets the features of a function, so
-// they are named once more; with clang they come from -march alone.
-#if defined(LILY_COMPILING_DOTPROD) && HWY_COMPILER_GCC_ACTUAL
+// ARM's dot product and matrix product (kernel_tables.h). GCC drops what -march gives where Highway sets the features
+// of a function, so they are named once more; with clang they come from -march alone.
+#if HWY_COMPILER_GCC_ACTUAL && defined(LILY_COMPILING_DOTPROD)
 #undef HWY_TARGET_STR
 #define HWY_TARGET_STR "arch=armv8.2-a+crypto+dotprod"
+#elif HWY_COMPILER_GCC_ACTUAL && defined(LILY_COMPILING_I8MM)
+#undef HWY_TARGET_STR
+#define HWY_TARGET_STR "arch=armv8.2-a+crypto+dotprod+i8mm"
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -81,7 +84,7 @@ HWY_INLINE SumVector dot4(SumVector sums, ByteVector codes, ByteVector x) {
 #elif HWY_TARGET == HWY_AVX2
   const __m256i pairs = _mm256_maddubs_epi16(codes.raw, x.raw);
   return SumVector{_mm256_add_epi32(sums.raw, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))};
-#elif defined(LILY_COMPILING_DOTPROD)
+#elif defined(LILY_COMPILING_DOTPROD) || defined(LILY_COMPILING_I8MM)
   return SumVector{vdotq_s32(sums.raw, vreinterpretq_s8_u8(codes.raw), vreinterpretq_s8_u8(x.raw))};
 #elif HWY_ARCH_ARM_A64
   const int8x16_t a = vreinterpretq_s8_u8(codes.raw);
@@ -116,6 +119,13 @@ HWY_INLINE SumVector dot4_same(SumVector sums, ByteVector codes, const std::uint
   return dot4(sums, codes, hn::BitCast(ByteTag(), hn::Set(WordTag(), word)));
 #endif
 }
+
+#ifdef LILY_COMPILING_I8MM
+/// sums[2i + j] += x[8i] * codes[8j] + ... + x[8i + 7] * codes[8j + 7]: two rows of bytes with two others.
+HWY_INLINE SumVector dot8_pairs(SumVector sums, ByteVector x, ByteVector codes) {
+  return SumVector{vmmlaq_s32(sums.raw, vreinterpretq_s8_u8(x.raw), vreinterpretq_s8_u8(codes.raw))};
+}
+#endif
 
 HWY_INLINE ByteVector low_halves(ByteVector codes) {
   return hn::And(codes, hn::Set(ByteTag(), 15));

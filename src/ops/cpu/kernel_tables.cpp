@@ -32,6 +32,16 @@ void fill_dotprod(Kernels& kernels) {
   fill_rate_kernels_dotprod(kernels);
 }
 #endif
+#ifdef LILY_HAS_I8MM
+void fill_i8mm(Kernels& kernels) {
+  fill_dotprod(kernels);
+  fill_integer_tile_kernels_i8mm(kernels);
+  fill_rate_kernels_i8mm(kernels);
+}
+bool has_dotprod_and_i8mm() {
+  return has_dotprod() && has_i8mm();
+}
+#endif
 
 #if HWY_ARCH_ARM_A64 && HWY_STATIC_TARGET != HWY_EMU128
 constexpr const char* kEveryCpu = "neon";
@@ -47,8 +57,9 @@ constexpr auto kTargets = std::to_array<Target>({
       {"avx2vnni", HWY_AVX2, has_avx_vnni, fill_avx2vnni},
 #endif
       {"avx2", HWY_AVX2},
-#elif defined(LILY_HAS_DOTPROD)
-  {"neondotprod", HWY_STATIC_TARGET, has_dotprod, fill_dotprod},
+#elif defined(LILY_HAS_DOTPROD) && defined(LILY_HAS_I8MM)
+  {"neoni8mm", HWY_STATIC_TARGET, has_dotprod_and_i8mm, fill_i8mm},
+      {"neondotprod", HWY_STATIC_TARGET, has_dotprod, fill_dotprod},
 #endif
       {kEveryCpu, HWY_STATIC_TARGET},
 });

@@ -21,10 +21,14 @@ void fill_rate_kernels_avx2vnni(Kernels& kernels);
 void fill_integer_row_kernels_dotprod(Kernels& kernels);
 void fill_integer_tile_kernels_dotprod(Kernels& kernels);
 void fill_rate_kernels_dotprod(Kernels& kernels);
+void fill_integer_tile_kernels_i8mm(Kernels& kernels);  // for few rows: the dot product's
+void fill_rate_kernels_i8mm(Kernels& kernels);
 #if defined(LILY_COMPILING_AVX2VNNI)
 #define LILY_FILL(kernels) fill_##kernels##_avx2vnni
 #elif defined(LILY_COMPILING_DOTPROD)
 #define LILY_FILL(kernels) fill_##kernels##_dotprod
+#elif defined(LILY_COMPILING_I8MM)
+#define LILY_FILL(kernels) fill_##kernels##_i8mm
 #else
 #define LILY_FILL(kernels) fill_##kernels
 #endif

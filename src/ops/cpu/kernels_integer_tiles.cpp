@@ -18,7 +18,32 @@ namespace {
 
 #if LILY_INTEGER_SIMD
 
-// A tile in scratch: codes [in / 8][kTileRows] words, then pairs of scales and of biases [groups / 2][kTileRows] words.
+#ifdef LILY_COMPILING_I8MM
+// to[unit][row] = unit `unit` of row `row`, in units of 8 bytes, for rows of `bytes` bytes, a multiple of 16.
+HWY_INLINE void transpose_codes(const std::uint8_t* from, std::int64_t bytes, std::uint32_t* to) {
+  static_assert(kTileRows == 4);
+  const hn::Repartition<std::uint64_t, WordTag> d;
+  for (std::int64_t at = 0; at < bytes; at += 16, to += 16) {
+    hn::Vec<decltype(d)> rows[4];
+    for (std::int64_t row = 0; row < 4; ++row) {
+      if (at % 64 == 0) __builtin_prefetch(from + (row + 4) * bytes + at, 0, 2);  // as transpose() does
+      rows[row] = hn::BitCast(d, hn::LoadU(ByteTag(), from + row * bytes + at));
+    }
+    auto* units = reinterpret_cast<std::uint64_t*>(to);
+    hn::StoreU(hn::InterleaveLower(d, rows[0], rows[1]), d, units);
+    hn::StoreU(hn::InterleaveLower(d, rows[2], rows[3]), d, units + 2);
+    hn::StoreU(hn::InterleaveUpper(d, rows[0], rows[1]), d, units + 4);
+    hn::StoreU(hn::InterleaveUpper(d, rows[2], rows[3]), d, units + 6);
+  }
+}
+#else
+HWY_INLINE void transpose_codes(const std::uint8_t* from, std::int64_t bytes, std::uint32_t* to) {
+  transpose(from, bytes, to);
+}
+#endif
+
+// A tile in scratch: codes [in / 8][kTileRows] words (with I8MM [in / 16][kTileRows] units of 8 bytes), then pairs of
+// scales and of biases [groups / 2][kTileRows] words.
 struct Tile {
   std::uint32_t* codes;
   std::uint32_t* scales;
@@ -32,11 +57,59 @@ Tile make_tile(const IntegerCall& call, std::int64_t row) {
   tile.codes = reinterpret_cast<std::uint32_t*>(call.scratch);
   tile.scales = tile.codes + weight.in / 8 * kTileRows;
   tile.biases = tile.scales + (groups + 7) / 8 * 4 * kTileRows;
-  transpose(weight.codes + row * weight.row_bytes(), weight.row_bytes(), tile.codes);
+  transpose_codes(weight.codes + row * weight.row_bytes(), weight.row_bytes(), tile.codes);
   transpose(reinterpret_cast<const std::uint8_t*>(weight.scales + row * groups), 2 * groups, tile.scales);
   transpose(reinterpret_cast<const std::uint8_t*>(weight.biases + row * groups), 2 * groups, tile.biases);
   return tile;
 }
+
+#ifdef LILY_COMPILING_I8MM
+// The integer products of one group: one plane of kM records. Pairs of records times pairs of rows: sums[2p] has those
+// of records 2p and 2p + 1 with rows 0 and 1, sums[2p + 1] with rows 2 and 3; split_pairs() makes a vector for each
+// record.
+template <int kM>
+constexpr int kGroupSums = (kM + 1) / 2 * 2;
+
+template <int kM>
+HWY_INLINE void add_group(const std::uint32_t* codes, const std::uint8_t* const* records, std::int64_t offset,
+                          SumVector* sums) {
+  const hn::Repartition<std::uint64_t, ByteTag> dq;
+  for (std::int64_t part = 0; part < 32; part += 16) {
+    ByteVector low[4], high[4];  // rows 0 and 1, 2 and 3; then of the next 8 bytes
+    for (int i = 0; i < 4; ++i) {
+      const auto both = hn::BitCast(ByteTag(), hn::LoadU(WordTag(), codes + (part / 4 + i) * kTileRows));
+      low[i] = low_halves(both);
+      high[i] = high_halves(both);
+    }
+    const auto add = [&](const ByteVector* c, std::int64_t at) HWY_ATTR {
+      for (int j = 0; j < kM; j += 2) {
+        const auto x0 = hn::BitCast(dq, hn::LoadU(ByteTag(), records[j] + at));
+        const auto x1 = j + 1 < kM ? hn::BitCast(dq, hn::LoadU(ByteTag(), records[HWY_MIN(j + 1, kM - 1)] + at)) : x0;
+        const auto first = hn::BitCast(ByteTag(), hn::InterleaveLower(dq, x0, x1));
+        const auto second = hn::BitCast(ByteTag(), hn::InterleaveUpper(dq, x0, x1));
+        sums[j] = dot8_pairs(dot8_pairs(sums[j], first, c[0]), second, c[2]);
+        sums[j + 1] = dot8_pairs(dot8_pairs(sums[j + 1], first, c[1]), second, c[3]);
+      }
+    };
+    add(low, offset + part);
+    add(high, offset + kOddOffset + part);
+  }
+}
+
+template <int kM>
+HWY_INLINE void split_pairs(SumVector* sums) {
+  const SumTag d;
+  const hn::Repartition<std::uint64_t, SumTag> dq;
+  for (int j = 0; j < kM; j += 2) {
+    const auto rows01 = hn::BitCast(dq, sums[j]);
+    const auto rows23 = hn::BitCast(dq, sums[j + 1]);
+    sums[j] = hn::BitCast(d, hn::InterleaveLower(dq, rows01, rows23));
+    sums[j + 1] = hn::BitCast(d, hn::InterleaveUpper(dq, rows01, rows23));
+  }
+}
+#else
+template <int kM>
+constexpr int kGroupSums = kM;
 
 // The integer products of one group: one plane of kM records. Few records have two sums each, since a dot product waits
 // for the one before it.
@@ -65,6 +138,10 @@ HWY_INLINE void add_group(const std::uint32_t* codes, const std::uint8_t* const*
   }
 }
 
+template <int kM>
+HWY_INLINE void split_pairs(SumVector*) {}
+#endif
+
 // kM records times one tile, in integer-inl.h's order of sums.
 template <int kM, int kPlanes>
 void tile_products(const Tile& tile, const IntegerCall& call, std::int64_t m, std::int64_t column) {
@@ -81,14 +158,15 @@ void tile_products(const Tile& tile, const IntegerCall& call, std::int64_t m, st
     for (int j = 0; j < kM; ++j) total[j] = hn::MulAdd(bias, hn::Set(d, record_sums(layout, records[j])[g]), total[j]);
   }
   for (std::int64_t g = 0; g < layout.groups(); ++g) {
-    SumVector sums[kM];
-    for (int j = 0; j < kM; ++j) sums[j] = hn::Zero(SumTag());
+    SumVector sums[kGroupSums<kM>];
+    for (SumVector& sum : sums) sum = hn::Zero(SumTag());
     const std::uint32_t* codes = tile.codes + g * 8 * kTileRows;
     add_group<kM>(codes, records, even_offset(g), sums);
     if (kPlanes == 2) {
-      for (int j = 0; j < kM; ++j) sums[j] = hn::ShiftLeft<8>(sums[j]);
+      for (SumVector& sum : sums) sum = hn::ShiftLeft<8>(sum);
       add_group<kM>(codes, records, even_offset(g) + layout.low_offset(), sums);
     }
+    split_pairs<kM>(sums);
     const FloatVector scale = group_value(tile.scales, g);
     for (int j = 0; j < kM; ++j) {
       const FloatVector factor = hn::Mul(scale, hn::Set(d, record_scales(layout, records[j])[g]));

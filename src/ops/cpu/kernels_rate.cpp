@@ -14,6 +14,18 @@ namespace {
 
 #if LILY_INTEGER_SIMD
 
+#ifdef LILY_COMPILING_I8MM
+constexpr double kOperations = 4;  // per byte of a vector
+HWY_INLINE SumVector products(SumVector sums, ByteVector codes, ByteVector x) {
+  return dot8_pairs(sums, x, codes);
+}
+#else
+constexpr double kOperations = 2;
+HWY_INLINE SumVector products(SumVector sums, ByteVector codes, ByteVector x) {
+  return dot4(sums, codes, x);
+}
+#endif
+
 double dot_loop(std::int64_t passes) {
   constexpr std::int64_t kSums = 12;  // independent, so that they hide the instruction's latency; named, or they would
                                       // not stay in registers
@@ -28,14 +40,14 @@ double dot_loop(std::int64_t passes) {
   for (std::int64_t pass = 0; pass < passes; ++pass) {
     asm volatile("" : : "r"(from) : "memory");  // or products that never change would be made once
     const auto next = [&](SumVector sum, std::int64_t at)
-                          HWY_ATTR { return dot4(sum, codes, hn::Load(bytes, from + at * kVectorBytes)); };
+                          HWY_ATTR { return products(sum, codes, hn::Load(bytes, from + at * kVectorBytes)); };
     a = next(a, 0), b = next(b, 1), c = next(c, 2), d = next(d, 3), e = next(e, 4), f = next(f, 5);
     g = next(g, 6), h = next(h, 7), i = next(i, 8), j = next(j, 9), k = next(k, 10), l = next(l, 11);
   }
   for (const SumVector sum : {b, c, d, e, f, g, h, i, j, k, l}) a = hn::Add(a, sum);
   hn::StoreU(hn::BitCast(bytes, a), bytes, x.data());
   asm volatile("" : : "r"(from) : "memory");
-  return 2.0 * static_cast<double>(passes * kSums * kVectorBytes);
+  return kOperations * static_cast<double>(passes * kSums * kVectorBytes);
 }
 
 #endif
