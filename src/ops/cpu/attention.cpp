@@ -26,6 +26,10 @@ std::int64_t ranges_of(std::int64_t tokens) {
   return (tokens + kAttendRange - 1) / kAttendRange;
 }
 
+Attended rows_from(const Attended& all, std::int64_t query, std::int64_t head_dim) {
+  return {all.maximum + query, all.sum + query, all.out + query * head_dim};
+}
+
 // The i-th of n parts.
 std::span<const std::byte> part_of(const std::byte* data, std::int64_t bytes, std::int64_t i, std::int64_t n) {
   const std::int64_t begin = bytes * i / n;
@@ -43,8 +47,8 @@ struct CpuOps::AttendItem {
   std::int64_t position = 0;     // of the first row
   std::int64_t first_range = 0;  // of the context
   std::int64_t ranges = 0;
-  std::int64_t first_item = 0;  // of the same rows
-  std::int64_t items = 0;
+  std::int64_t split = 1;   // items that the rows' context is split over
+  std::int64_t result = 0;  // where split is more than 1: of the first of them; the others' follow
 };
 
 struct CpuOps::AttendWork {
@@ -53,11 +57,15 @@ struct CpuOps::AttendWork {
   const float* queries;
   bool float16;
   std::int64_t item_queries;  // at most
-  Attended results;           // [items, item_queries], [items, item_queries, head_dim]
+  float* results;             // of items that a context is split over
 
-  Attended result(std::int64_t item, std::int64_t query, std::int64_t head_dim) const {
-    const std::int64_t at = item * item_queries + query;
-    return {results.maximum + at, results.sum + at, results.out + at * head_dim};
+  // queries x (head_dim + 2) floats.
+  static Attended in(float* memory, std::int64_t queries, std::int64_t head_dim) {
+    float* const maximum = memory + queries * head_dim;
+    return {.maximum = maximum, .sum = maximum + queries, .out = memory};
+  }
+  Attended result(std::int64_t index, std::int64_t head_dim) const {
+    return in(results + index * item_queries * (head_dim + 2), item_queries, head_dim);
   }
 };
 
@@ -131,6 +139,7 @@ std::vector<CpuOps::AttendItem> CpuOps::attention_items(Batch batch, std::int64_
   const std::int64_t item_rows =
       std::clamp<std::int64_t>(all_rows * kv_heads / (kItemsPerThread * pool_.size()), 1, most);
   std::vector<AttendItem> items;
+  std::int64_t results = 0;
   for (const Segment& segment : batch) {
     const auto& state = static_cast<const CpuState&>(*segment.state);
     const bool split = segment.rows < kSplitBelowRows;
@@ -147,72 +156,101 @@ std::vector<CpuOps::AttendItem> CpuOps::attention_items(Batch batch, std::int64_
                            .rows = last - first,
                            .position = segment.position + first,
                            .ranges = split ? 1 : ranges,
-                           .first_item = static_cast<std::int64_t>(items.size()),
-                           .items = split ? ranges : 1};
-        for (std::int64_t i = 0; i < item.items; ++i) {
+                           .split = split ? ranges : 1,
+                           .result = results};
+        for (std::int64_t i = 0; i < item.split; ++i) {
           item.first_range = i;
           items.push_back(item);
         }
+        if (item.split > 1) results += item.split;
       }
     }
   }
   return items;
 }
 
-// One item's ranges, joined, for each of its rows that sees the first of them. scratch: item_scratch().
-void CpuOps::attend(const AttendWork& work, const AttendItem& item, Attended all, float* scratch) const {
+// One thread's memory for attend().
+struct CpuOps::AttendScratch {
+  AttendScratch(std::int64_t rows, std::int64_t group, std::int64_t dim, float* memory)
+      : weights_of_row(attend_weights(group)),
+        wide(memory),
+        weights(wide + kAttendRange * dim),
+        all(AttendWork::in(weights + rows * weights_of_row, rows * group, dim)),
+        next(AttendWork::in(all.sum + rows * group, rows * group, dim)) {}
+  static std::int64_t floats(std::int64_t rows, std::int64_t group, std::int64_t dim) {
+    const std::int64_t all = kAttendRange * dim + rows * attend_weights(group) + 2 * rows * group * (dim + 2);
+    return (all + 15) / 16 * 16;
+  }
+
+  std::int64_t weights_of_row;
+  float* wide;     // [kAttendRange, head_dim]
+  float* weights;  // by row
+  Attended all;    // of all ranges so far
+  Attended next;   // of the range after them
+};
+
+// One item's ranges, joined, for each of its rows that sees the first of them.
+void CpuOps::attend(const AttendWork& work, const AttendItem& item, const Attended& all,
+                    const AttendScratch& scratch) const {
   const std::int64_t dim = config_.head_dim;
   const std::int64_t group = config_.num_attention_heads / config_.num_key_value_heads;
   const std::int64_t row_bytes = dim * (work.float16 ? 2 : 4);
   const std::int64_t context = item.position + item.rows;
-  const bool widen = work.float16 && item.rows > 1;
-  float* const wide_k = scratch + kAttendScratch;
-  float* const wide_v = wide_k + kAttendRange * dim;
-  const Attended next = {wide_v + kAttendRange * dim, wide_v + kAttendRange * dim + group,
-                         wide_v + kAttendRange * dim + 2 * group};
+  const bool widen = work.float16 && item.rows > 1;  // once for all rows
+  const auto tokens_of = [&](const std::byte* from, std::int64_t tokens) -> const void* {
+    if (!widen) return from;
+    kernels_.from_float16(reinterpret_cast<const std::uint16_t*>(from), tokens * dim, scratch.wide);
+    return scratch.wide;
+  };
   for (std::int64_t range = item.first_range; range < item.first_range + item.ranges; ++range) {
+    const bool first = range == item.first_range;
     const std::int64_t begin = range * kAttendRange;
     const std::int64_t tokens = std::min(kAttendRange, context - begin);
     const std::int64_t tokens_after = std::clamp<std::int64_t>(context - begin - kAttendRange, 0, kAttendRange);
-    const std::byte* k = item.k + begin * row_bytes;
     const std::byte* v = item.v + begin * row_bytes;
-    const std::byte* k_after = k + kAttendRange * row_bytes;
-    const std::byte* v_after = v + kAttendRange * row_bytes;
-    if (widen) {
-      kernels_.from_float16(reinterpret_cast<const std::uint16_t*>(k), tokens * dim, wide_k);
-      kernels_.from_float16(reinterpret_cast<const std::uint16_t*>(v), tokens * dim, wide_v);
-    }
+    const std::byte* k_after = item.k + (begin + kAttendRange) * row_bytes;
+    const auto visible = [&](std::int64_t i) { return std::min(tokens, item.position + i + 1 - begin); };
+    const Attended& to = first ? all : scratch.next;
+    const void* keys = tokens_of(item.k + begin * row_bytes, tokens);
     for (std::int64_t i = 0; i < item.rows; ++i) {
-      const std::int64_t visible = std::min(tokens, item.position + i + 1 - begin);
-      if (visible <= 0) continue;
-      const bool first = range == item.first_range;
-      const Attended own = {all.maximum + i * group, all.sum + i * group, all.out + i * group * dim};
-      const auto k_ahead = part_of(k_after, tokens_after * row_bytes, i, item.rows);
-      kernels_.attend(
-          {.q = work.queries + (item.kv_head * work.projected.rows + item.row + i) * group * dim,
-           .queries = group,
-           .head_dim = dim,
-           .k = widen ? static_cast<const void*>(wide_k) : k,
-           .v = widen ? static_cast<const void*>(wide_v) : v,
-           .float16 = work.float16 && !widen,
-           .tokens = visible,
-           .result = first ? own : next,
-           .scratch = scratch,
-           .ahead_of_scores = item.rows == 1 ? part_of(v, tokens * row_bytes, 0, 1) : k_ahead,
-           .ahead_of_values = item.rows == 1 ? k_ahead : part_of(v_after, tokens_after * row_bytes, i, item.rows)});
-      if (!first) kernels_.join_attended(next, group, dim, own);
+      if (visible(i) <= 0) continue;
+      kernels_.attend_scores({.q = work.queries + (item.kv_head * work.projected.rows + item.row + i) * group * dim,
+                              .queries = group,
+                              .head_dim = dim,
+                              .k = keys,
+                              .float16 = work.float16 && !widen,
+                              .tokens = visible(i),
+                              .weights = scratch.weights + i * scratch.weights_of_row,
+                              .maximum = to.maximum + i * group,
+                              .sum = to.sum + i * group,
+                              .ahead = part_of(v, tokens * row_bytes, i, item.rows)});
+    }
+    const void* values = tokens_of(v, tokens);
+    for (std::int64_t i = 0; i < item.rows; ++i) {
+      if (visible(i) <= 0) continue;
+      kernels_.attend_values({.weights = scratch.weights + i * scratch.weights_of_row,
+                              .queries = group,
+                              .head_dim = dim,
+                              .v = values,
+                              .float16 = work.float16 && !widen,
+                              .tokens = visible(i),
+                              .out = to.out + i * group * dim,
+                              .ahead = part_of(k_after, tokens_after * row_bytes, i, item.rows)});
+      if (!first) kernels_.join_attended(rows_from(to, i * group, dim), group, dim, rows_from(all, i * group, dim));
     }
   }
 }
 
-// Joins what the items of the same rows have for one row, then writes out = o / sum * sigmoid(gate).
-void CpuOps::finish_attention(const AttendWork& work, const AttendItem& item, std::int64_t row) const {
+// Joins to `item_all` what the other items of the same rows have for one row, then writes out = o / sum *
+// sigmoid(gate).
+void CpuOps::finish_attention(const AttendWork& work, const AttendItem& item, std::int64_t row,
+                              const Attended& item_all) const {
   const std::int64_t dim = config_.head_dim;
   const std::int64_t group = config_.num_attention_heads / config_.num_key_value_heads;
-  const Attended all = work.result(item.first_item, row * group, dim);
-  const std::int64_t seen = item.items == 1 ? 1 : ranges_of(item.position + row + 1);
+  const Attended all = rows_from(item_all, row * group, dim);
+  const std::int64_t seen = item.split == 1 ? 1 : ranges_of(item.position + row + 1);
   for (std::int64_t i = 1; i < seen; ++i) {
-    kernels_.join_attended(work.result(item.first_item + i, row * group, dim), group, dim, all);
+    kernels_.join_attended(rows_from(work.result(item.result + i, dim), row * group, dim), group, dim, all);
   }
   for (std::int64_t q = 0; q < group; ++q) {
     const std::int64_t head = item.kv_head * group + q;
@@ -243,32 +281,35 @@ void CpuOps::attention(const Tensor& projected, const AttentionWeights& weights,
   prepare_attention(projected, weights, layer, batch, queries, queries + query_floats);
 
   const std::vector<AttendItem> items = attention_items(batch, layer);
-  const auto count = static_cast<std::int64_t>(items.size());
-  AttendWork work{.projected = projected,
-                  .out = out,
-                  .queries = queries,
-                  .float16 = activations_ != Activations::kFloat32,
-                  .item_queries = std::max(kQueriesPerItem, group),
-                  .results = {}};
-  work.results.out = partial_.get<float>(count * work.item_queries * (dim + 2));
-  work.results.maximum = work.results.out + count * work.item_queries * dim;
-  work.results.sum = work.results.maximum + count * work.item_queries;
-  const std::int64_t scratch_floats = kAttendScratch + 2 * kAttendRange * dim + group * (dim + 2);
-  auto* scratch = reinterpret_cast<float*>(thread_scratch(4 * scratch_floats));
+  const std::int64_t results = std::count_if(items.begin(), items.end(), [](const auto& i) { return i.split > 1; });
+  const std::int64_t item_rows = std::max<std::int64_t>(1, kQueriesPerItem / group);
+  const AttendWork work{.projected = projected,
+                        .out = out,
+                        .queries = queries,
+                        .float16 = activations_ != Activations::kFloat32,
+                        .item_queries = item_rows * group,
+                        .results = partial_.get<float>(results * item_rows * group * (dim + 2))};
+  const std::int64_t scratch_floats = AttendScratch::floats(item_rows, group, dim);
+  auto* memory = reinterpret_cast<float*>(thread_scratch(4 * scratch_floats));
 
-  pool_.run(count, [&](std::int64_t index, int thread) noexcept {
+  pool_.run(static_cast<std::int64_t>(items.size()), [&](std::int64_t index, int thread) noexcept {
     const AttendItem& item = items[static_cast<std::size_t>(index)];
-    attend(work, item, work.result(index, 0, dim), scratch + thread * scratch_floats);
-    if (item.items > 1) return;
-    for (std::int64_t row = 0; row < item.rows; ++row) finish_attention(work, item, row);
+    const AttendScratch scratch(item_rows, group, dim, memory + thread * scratch_floats);
+    if (item.split > 1) {
+      attend(work, item, work.result(item.result + item.first_range, dim), scratch);
+      return;
+    }
+    attend(work, item, scratch.all, scratch);
+    for (std::int64_t row = 0; row < item.rows; ++row) finish_attention(work, item, row, scratch.all);
   });
-  std::vector<std::pair<const AttendItem*, std::int64_t>> split;
+  std::vector<std::pair<const AttendItem*, std::int64_t>> split_rows;
   for (const AttendItem& item : items) {
-    if (item.items == 1 || item.first_range > 0) continue;
-    for (std::int64_t row = 0; row < item.rows; ++row) split.emplace_back(&item, row);
+    if (item.split == 1 || item.first_range > 0) continue;
+    for (std::int64_t row = 0; row < item.rows; ++row) split_rows.emplace_back(&item, row);
   }
-  pool_.run(static_cast<std::int64_t>(split.size()), [&](std::int64_t i, int) noexcept {
-    finish_attention(work, *split[static_cast<std::size_t>(i)].first, split[static_cast<std::size_t>(i)].second);
+  pool_.run(static_cast<std::int64_t>(split_rows.size()), [&](std::int64_t i, int) noexcept {
+    const auto& [item, row] = split_rows[static_cast<std::size_t>(i)];
+    finish_attention(work, *item, row, work.result(item->result, dim));
   });
 }
 

@@ -98,24 +98,37 @@ struct Attended {
 };
 constexpr std::int64_t kAttendRange = 256;  // tokens at most
 
-/// Softmax attention of several queries over one range of tokens that all of them see. A query's result depends on
-/// itself and the range alone.
-struct AttendCall {
+/// The weights of several queries over one range of tokens that all of them see. A query's result depends on itself and
+/// the range alone.
+struct AttendScoresCall {
   const float* q = nullptr;  // [queries, head_dim], scaled by log2(e) / sqrt(head_dim)
   std::int64_t queries = 0;
   std::int64_t head_dim = 0;
   const void* k = nullptr;  // [tokens, head_dim], float32 or float16
-  const void* v = nullptr;  // [tokens, head_dim]
   bool float16 = false;
   std::int64_t tokens = 0;
-  Attended result;
-  float* scratch = nullptr;  // kAttendScratch floats
-  // Memory that is asked for while the scores and while the values are computed.
-  std::span<const std::byte> ahead_of_scores;
-  std::span<const std::byte> ahead_of_values;
+  float* weights = nullptr;  // attend_weights() floats, in the kernels' own order
+  float* maximum = nullptr;  // as Attended's
+  float* sum = nullptr;
+  std::span<const std::byte> ahead;  // memory that is asked for meanwhile
 };
+/// What the weights make of the values.
+struct AttendValuesCall {
+  const float* weights = nullptr;
+  std::int64_t queries = 0;
+  std::int64_t head_dim = 0;
+  const void* v = nullptr;  // [tokens, head_dim], float32 or float16
+  bool float16 = false;
+  std::int64_t tokens = 0;
+  float* out = nullptr;              // as Attended's
+  std::span<const std::byte> ahead;  // memory that is asked for meanwhile
+};
+/// Tiles of up to 8 queries, and single queries that are left.
 constexpr std::int64_t kMostQueryTile = 8;
-constexpr std::int64_t kAttendScratch = kMostQueryTile * kAttendRange;
+inline std::int64_t attend_weights(std::int64_t queries) {
+  const std::int64_t tiles = queries / kMostQueryTile + queries % kMostQueryTile;
+  return tiles * kMostQueryTile * kAttendRange;
+}
 
 struct Kernels {
   /// out = x / sqrt(mean(x^2) + eps) * factor * weight; weight may be nullptr, out may be x.
@@ -137,7 +150,8 @@ struct Kernels {
   std::int64_t tile_rows;
   void (*conv_silu)(const ConvCall& call);
   void (*delta)(const DeltaCall& call);
-  void (*attend)(const AttendCall& call);
+  void (*attend_scores)(const AttendScoresCall& call);
+  void (*attend_values)(const AttendValuesCall& call);
   /// `all` becomes the result over its tokens and `next`'s together.
   void (*join_attended)(const Attended& next, std::int64_t queries, std::int64_t head_dim, const Attended& all);
   /// Rounded to nearest; beyond the largest float16, that.

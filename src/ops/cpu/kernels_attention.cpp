@@ -1,5 +1,5 @@
-// Softmax attention over one range of tokens from scratch: all scores, their maximum, the weights, their sum, and the
-// weighted values. Keys and values are float32 or float16 in the cache; every sum is float32.
+// Softmax attention over one range of tokens from scratch: all scores, their maximum, the weights and their sum; then
+// the weighted values. Keys and values are float32 or float16 in the cache; every sum is float32.
 //
 // The order of every sum depends on the number of tokens and head_dim alone, not on how many queries there are:
 // a score has one chain of additions per lane over head_dim, then a tree over the lanes; the sum of weights four chains
@@ -21,9 +21,9 @@ namespace lily::cpu::HWY_NAMESPACE {
 namespace {
 
 constexpr int kQueryTile = kTileRegisters / 2;
-constexpr int kScoreTokens = kTileRegisters == 16 ? 3 : 2;  // times the queries: the sums of a tile of scores
-constexpr int kValueVectors = 2;                            // times the queries: the sums of a tile of values
-constexpr std::int64_t kAheadTokens = 16;                   // of values, between two requests for memory
+constexpr int kScoreTokens = 2;           // times the queries: the sums of a tile of scores
+constexpr int kValueVectors = 2;          // times the queries: the sums of a tile of values
+constexpr std::int64_t kAheadTokens = 4;  // of values, between two requests for memory
 static_assert(kQueryTile <= kMostQueryTile && kQueryTile % 4 == 0);
 
 template <class D>
@@ -35,6 +35,15 @@ template <class D>
 HWY_INLINE hn::Vec<D> load_row(D d, const std::uint16_t* from) {
   const hn::Rebind<hwy::float16_t, D> narrow;
   return hn::PromoteTo(d, hn::LoadU(narrow, reinterpret_cast<const hwy::float16_t*>(from)));
+}
+
+// Keeps a vector in its register, where GCC would rather load it again for every product: that is one load for one
+// multiplication, and loads are what the products wait for.
+HWY_INLINE FloatVector in_register(FloatVector v) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  asm("" : "+v"(v.raw));
+#endif
+  return v;
 }
 
 // 2^x for x <= 0, 0 below the normal numbers. The polynomial's relative error is 2e-9.
@@ -91,7 +100,7 @@ HWY_INLINE void score_tile(const float* q, const T* k, std::int64_t head_dim, fl
     FloatVector keys[kTokens];
     for (int t = 0; t < kTokens; ++t) keys[t] = load_row(d, k + t * head_dim + c);
     for (int i = 0; i < kQueries; ++i) {
-      const FloatVector query = hn::LoadU(d, q + i * head_dim + c);
+      const FloatVector query = in_register(hn::LoadU(d, q + i * head_dim + c));
       for (int t = 0; t < kTokens; ++t) sums[t][i] = hn::MulAdd(query, keys[t], sums[t][i]);
     }
   }
@@ -166,13 +175,33 @@ HWY_INLINE void value_tile(D d, const float* weights, const T* v, std::int64_t t
 }
 
 template <int kQueries, class T>
-HWY_INLINE void value_rows(const AttendCall& call, const T* v, bool first, float* out) {
+HWY_INLINE void score_rows(const AttendScoresCall& call, std::int64_t query, float* scores) {
+  const std::int64_t dim = call.head_dim;
+  const float* q = call.q + query * dim;
+  const T* k = static_cast<const T*>(call.k);
+  Ahead ahead(query == 0 ? call.ahead : std::span<const std::byte>(), (call.tokens + kScoreTokens - 1) / kScoreTokens);
+  std::int64_t t = 0;
+  for (; t + kScoreTokens <= call.tokens; t += kScoreTokens) {
+    ahead.step();
+    score_tile<kQueries, kScoreTokens>(q, k + t * dim, dim, scores + t * kQueryTile);
+  }
+  for (; t < call.tokens; ++t) score_tile<kQueries, 1>(q, k + t * dim, dim, scores + t * kQueryTile);
+  float maximum[kQueryTile];
+  float sum[kQueryTile];
+  soften(call.tokens, scores, maximum, sum);
+  std::copy_n(maximum, kQueries, call.maximum + query);
+  std::copy_n(sum, kQueries, call.sum + query);
+}
+
+template <int kQueries, class T>
+HWY_INLINE void value_rows(const AttendValuesCall& call, std::int64_t query, const float* weights) {
   const FloatTag d;
   const std::int64_t dim = call.head_dim;
-  const float* weights = call.scratch;
+  const T* v = static_cast<const T*>(call.v);
+  float* out = call.out + query * dim;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t steps = (call.tokens + kAheadTokens - 1) / kAheadTokens;
-  Ahead ahead(first ? call.ahead_of_values : std::span<const std::byte>(),
+  Ahead ahead(query == 0 ? call.ahead : std::span<const std::byte>(),
               HWY_MAX(dim / (kValueVectors * lanes), 1) * steps);
   std::int64_t c = 0;
   for (; c + kValueVectors * lanes <= dim; c += kValueVectors * lanes) {
@@ -183,36 +212,36 @@ HWY_INLINE void value_rows(const AttendCall& call, const T* v, bool first, float
   for (; c < dim; ++c) value_tile<kQueries, 1>(one, weights, v + c, call.tokens, dim, out + c, ahead);
 }
 
-template <int kQueries, class T>
-HWY_INLINE void attend_tile(const AttendCall& call, std::int64_t query) {
-  const std::int64_t dim = call.head_dim;
-  const float* q = call.q + query * dim;
-  const T* k = static_cast<const T*>(call.k);
-  Ahead ahead(query == 0 ? call.ahead_of_scores : std::span<const std::byte>(),
-              (call.tokens + kScoreTokens - 1) / kScoreTokens);
-  std::int64_t t = 0;
-  for (; t + kScoreTokens <= call.tokens; t += kScoreTokens) {
-    ahead.step();
-    score_tile<kQueries, kScoreTokens>(q, k + t * dim, dim, call.scratch + t * kQueryTile);
-  }
-  for (; t < call.tokens; ++t) score_tile<kQueries, 1>(q, k + t * dim, dim, call.scratch + t * kQueryTile);
-  float maximum[kQueryTile];
-  float sum[kQueryTile];
-  soften(call.tokens, call.scratch, maximum, sum);
-  std::copy_n(maximum, kQueries, call.result.maximum + query);
-  std::copy_n(sum, kQueries, call.result.sum + query);
-  value_rows<kQueries>(call, static_cast<const T*>(call.v), query == 0, call.result.out + query * dim);
-}
-
-template <class T>
-void attend_typed(const AttendCall& call) {
+// body(number of queries as a constant, first query, its tile's weights)
+template <class Float, class Body>
+HWY_INLINE void for_query_tiles(std::int64_t queries, Float* weights, const Body& body) {
   std::int64_t i = 0;
-  for (; i + kQueryTile <= call.queries; i += kQueryTile) attend_tile<kQueryTile, T>(call, i);
-  for (; i < call.queries; ++i) attend_tile<1, T>(call, i);
+  for (; i + kQueryTile <= queries; i += kQueryTile, weights += kQueryTile * kAttendRange) {
+    body(std::integral_constant<int, kQueryTile>(), i, weights);
+  }
+  for (; i < queries; ++i, weights += kQueryTile * kAttendRange) body(std::integral_constant<int, 1>(), i, weights);
 }
 
-void attend(const AttendCall& call) {
-  call.float16 ? attend_typed<std::uint16_t>(call) : attend_typed<float>(call);
+void attend_scores(const AttendScoresCall& call) {
+  for_query_tiles(call.queries, call.weights, [&](auto count, std::int64_t query, float* weights) HWY_ATTR {
+    constexpr int kQueries = decltype(count)::value;
+    if (call.float16) {
+      score_rows<kQueries, std::uint16_t>(call, query, weights);
+    } else {
+      score_rows<kQueries, float>(call, query, weights);
+    }
+  });
+}
+
+void attend_values(const AttendValuesCall& call) {
+  for_query_tiles(call.queries, call.weights, [&](auto count, std::int64_t query, const float* weights) HWY_ATTR {
+    constexpr int kQueries = decltype(count)::value;
+    if (call.float16) {
+      value_rows<kQueries, std::uint16_t>(call, query, weights);
+    } else {
+      value_rows<kQueries, float>(call, query, weights);
+    }
+  });
 }
 
 void join_attended(const Attended& next, std::int64_t queries, std::int64_t head_dim, const Attended& all) {
@@ -269,7 +298,8 @@ void from_float16(const std::uint16_t* x, std::int64_t n, float* out) {
 }
 
 void fill(Kernels& kernels) {
-  kernels.attend = attend;
+  kernels.attend_scores = attend_scores;
+  kernels.attend_values = attend_values;
   kernels.join_attended = join_attended;
   kernels.to_float16 = to_float16;
   kernels.from_float16 = from_float16;

@@ -52,6 +52,7 @@ class CpuOps final : public Ops {
   struct ExpertGroup;  // the rows that go to one expert
   struct AttendItem;   // some queries of one KV head over some ranges of tokens
   struct AttendWork;   // what the items of one call share
+  struct AttendScratch;
 
   /// body(row) for each row, on all threads when there are enough of them to be worth it.
   template <typename Body>
@@ -105,8 +106,9 @@ class CpuOps final : public Ops {
   void norm_and_rope(const float* x, const float* weight, const float* rotation, float factor, float* out) const;
   void rotation_at(std::int64_t position, float* rotation) const;
   std::vector<AttendItem> attention_items(Batch batch, std::int64_t layer) const;
-  void attend(const AttendWork& work, const AttendItem& item, Attended all, float* scratch) const;
-  void finish_attention(const AttendWork& work, const AttendItem& item, std::int64_t row) const;
+  void attend(const AttendWork& work, const AttendItem& item, const Attended& all, const AttendScratch& scratch) const;
+  void finish_attention(const AttendWork& work, const AttendItem& item, std::int64_t row,
+                        const Attended& item_all) const;
 
   std::int64_t hidden_row_bytes(const QuantRows& down) const {
     return takes_records(down) ? layout_of(down.in).bytes() : 4 * down.in;
