@@ -64,7 +64,7 @@ std::string checked_encoding(const httplib::Request& request) {
   if (request.get_header_value_count("Content-Encoding") > 1) {
     throw encoding_error(415, "the Content-Encoding is given twice");
   }
-  const std::string encoding = request.get_header_value("Content-Encoding");
+  std::string encoding = request.get_header_value("Content-Encoding");
   if (encoding.empty() || encoding == "identity") return {};
   if (std::find(kEncodings.begin(), kEncodings.end(), encoding) == kEncodings.end()) {
     throw encoding_error(415, "the Content-Encoding '" + encoding + "' is not supported");
