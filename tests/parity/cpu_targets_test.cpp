@@ -15,8 +15,10 @@ namespace {
 
 #ifdef LILY_EMULATED
 constexpr std::int64_t kPositions = 50;
+constexpr double kNoise = 2.0;  // in the perplexity, of a quarter of the positions
 #else
 constexpr std::int64_t kPositions = 200;
+constexpr double kNoise = 1.0;
 #endif
 
 struct Bounds {
@@ -42,7 +44,7 @@ TEST(CpuTargets, AreAllWithinTheStatedBounds) {
                 << ", largest error " << score.max_logit_error << "\n";
       EXPECT_EQ(score.positions, kPositions);
       EXPECT_GE(score.top1_agreement(), bounds.top1) << what;
-      EXPECT_NEAR(score.perplexity_ratio(), 1.0, bounds.perplexity) << what;
+      EXPECT_NEAR(score.perplexity_ratio(), 1.0, kNoise * bounds.perplexity) << what;
       EXPECT_LT(score.max_logit_error, bounds.logits) << what;
     }
   }
