@@ -140,11 +140,13 @@ struct RowTile {
   std::uint32_t* biases;
 };
 
-// scales or biases of `count` rows, [rows][groups] to pairs [groups / 2][kTileRows]; what is beyond them does not
+// Scales or biases of `count` rows, [rows][groups] to pairs [groups / 2][kTileRows]; what is beyond them does not
 // count.
 HWY_INLINE void transpose_groups(const BFloat16* from, std::int64_t groups, std::int64_t count, std::uint8_t* spare,
                                  std::uint32_t* to) {
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(from);
+  const std::int64_t tile_bytes = 2 * groups * kTileRows;
+  for (std::int64_t at = 0; at < tile_bytes; at += 64) __builtin_prefetch(bytes + 2 * tile_bytes + at, 0, 2);
   if (count < kTileRows) {
     std::memcpy(spare, bytes, static_cast<std::size_t>(2 * groups * count));
     bytes = spare;
