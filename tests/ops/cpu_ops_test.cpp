@@ -60,8 +60,8 @@ struct Backend {
   std::unique_ptr<Ops> ops;
 };
 
-// The instruction sets to test. In the emulator the best and the plainest: the one between is the best of another of its
-// CPUs (CMakeLists.txt).
+// The instruction sets to test. In the emulator the best and the plainest: the one between is the best of another of
+// its CPUs (CMakeLists.txt).
 std::vector<std::string> targets() {
   std::vector<std::string> all = cpu_targets();
 #ifdef LILY_EMULATED
