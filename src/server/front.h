@@ -5,6 +5,7 @@
 #pragma once
 
 #include <httplib.h>
+#include <sys/socket.h>
 
 #include <map>
 #include <mutex>
@@ -20,6 +21,9 @@ class Front : public httplib::Server {
 
   explicit Front(const ConnectionLimits& limits) : limits_(limits) {}
 
+  /// Once bound: so many connections may wait until they are accepted. With the library's 5, bursts of clients are
+  /// reset.
+  void let_wait(int connections) { ::listen(svr_sock_, connections); }
   /// Of a request that is being served: until its handler and the writing of its response have ended.
   int socket_of(const httplib::Request& request) const;
   /// Shuts down every connection that has a thread.

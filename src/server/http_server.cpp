@@ -85,6 +85,7 @@ HttpServer::HttpServer(const ServerOptions& options)
                 options.port == 0 ? "check --host: it must be an address of this machine"
                                   : "another program may use the port: choose one with --port");
   }
+  server_->let_wait(options.max_connections);
 }
 
 HttpServer::~HttpServer() {
