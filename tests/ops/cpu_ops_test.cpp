@@ -318,7 +318,7 @@ std::vector<float> attend_in_chunks(const ModelConfig& config, Ops& ops, const A
 // A row's attention is the same to the bit whether its timeline came in one call, token by token or in chunks, alone or
 // among others, with any number of threads.
 TEST(CpuOps, AttentionOfARowDoesNotDependOnItsBatch) {
-#ifdef LILY_EMULATED
+#if defined(LILY_EMULATED) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   constexpr std::int64_t kRows = 270;  // two ranges
 #else
   constexpr std::int64_t kRows = 600;
