@@ -176,12 +176,15 @@ HWY_INLINE void transpose_four(const std::uint8_t* from, std::int64_t stride, st
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dq, high01, high23)), d, to + 3 * kTileRows);
 }
 
-// to[word][row] for rows of `bytes` bytes; `to` has room for whole blocks of four words.
+// to[word][row] for rows of `bytes` bytes; `to` has room for whole blocks of four words. The tile that comes kAhead
+// tiles later is sent for to the second-level cache (the first is full with this one); 0: none is.
+template <int kAhead>
 HWY_INLINE void transpose(const std::uint8_t* from, std::int64_t bytes, std::uint32_t* to) {
   std::int64_t at = 0;
   for (; at + 16 <= bytes; at += 16) {
-    if (at % 64 == 0) {  // the next tile on its way to the second-level cache; the first is full with this one
-      for (std::int64_t row = kTileRows; row < 2 * kTileRows; ++row) __builtin_prefetch(from + row * bytes + at, 0, 2);
+    if (kAhead > 0 && at % 64 == 0) {
+      const std::uint8_t* ahead = from + kAhead * kTileRows * bytes + at;
+      for (std::int64_t row = 0; row < kTileRows; ++row) __builtin_prefetch(ahead + row * bytes, 0, 2);
     }
     transpose_four(from + at, bytes, to + at / 4 * kTileRows);
   }

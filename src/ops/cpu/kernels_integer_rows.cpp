@@ -15,8 +15,8 @@ namespace {
 
 #if LILY_INTEGER_SIMD
 
-// Codes are asked for so far ahead, in the order of addresses, into the second-level cache. Measured with codes that
-// come from memory: 16 KB into the second level is better than 4 KB into the first by up to a half.
+// Codes are asked for so far ahead, in the order of addresses, into the second-level cache. Measured here with codes
+// that come from memory: 4 KB into the first level was up to a half slower, 8 or 32 KB no better (docs/cpu.md).
 constexpr std::int64_t kAheadBytes = 16384 + 64;
 
 // Rows that share the loads of the record, and the vectors of codes a row whose partial products are summed together.
@@ -145,13 +145,11 @@ struct RowTile {
 HWY_INLINE void transpose_groups(const BFloat16* from, std::int64_t groups, std::int64_t count, std::uint8_t* spare,
                                  std::uint32_t* to) {
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(from);
-  const std::int64_t tile_bytes = 2 * groups * kTileRows;
-  for (std::int64_t at = 0; at < tile_bytes; at += 64) __builtin_prefetch(bytes + 2 * tile_bytes + at, 0, 2);
   if (count < kTileRows) {
     std::memcpy(spare, bytes, static_cast<std::size_t>(2 * groups * count));
     bytes = spare;
   }
-  transpose(bytes, 2 * groups, to);
+  transpose<2>(bytes, 2 * groups, to);
 }
 
 // The products of `count` rows of codes, row after row.
@@ -196,8 +194,8 @@ void row_products(const IntegerCall& call) {
         total = hn::MulAdd(group_value(tile.biases, g), hn::Set(d, x_sums[g]), total);
       }
       tile_row_products<kPlanes>(weight.codes + first * weight.row_bytes(), count, call.layout, record, tile.rows);
-      transpose(reinterpret_cast<const std::uint8_t*>(tile.rows), 4 * padded_groups(groups),
-                reinterpret_cast<std::uint32_t*>(tile.columns));
+      transpose<0>(reinterpret_cast<const std::uint8_t*>(tile.rows), 4 * padded_groups(groups),
+                   reinterpret_cast<std::uint32_t*>(tile.columns));
       for (std::int64_t g = 0; g < groups; ++g) {
         const FloatVector factor = hn::Mul(group_value(tile.scales, g), hn::Set(d, x_scales[g]));
         total = hn::MulAdd(hn::LoadU(d, tile.columns + g * kTileRows), factor, total);

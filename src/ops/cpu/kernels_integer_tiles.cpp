@@ -38,7 +38,7 @@ HWY_INLINE void transpose_codes(const std::uint8_t* from, std::int64_t bytes, st
 }
 #else
 HWY_INLINE void transpose_codes(const std::uint8_t* from, std::int64_t bytes, std::uint32_t* to) {
-  transpose(from, bytes, to);
+  transpose<1>(from, bytes, to);
 }
 #endif
 
@@ -58,8 +58,8 @@ Tile make_tile(const IntegerCall& call, std::int64_t row) {
   tile.scales = tile.codes + weight.in / 8 * kTileRows;
   tile.biases = tile.scales + (groups + 7) / 8 * 4 * kTileRows;
   transpose_codes(weight.codes + row * weight.row_bytes(), weight.row_bytes(), tile.codes);
-  transpose(reinterpret_cast<const std::uint8_t*>(weight.scales + row * groups), 2 * groups, tile.scales);
-  transpose(reinterpret_cast<const std::uint8_t*>(weight.biases + row * groups), 2 * groups, tile.biases);
+  transpose<1>(reinterpret_cast<const std::uint8_t*>(weight.scales + row * groups), 2 * groups, tile.scales);
+  transpose<1>(reinterpret_cast<const std::uint8_t*>(weight.biases + row * groups), 2 * groups, tile.biases);
   return tile;
 }
 
