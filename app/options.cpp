@@ -23,7 +23,12 @@ void add_load_options(CLI::App& command, LoadOptions& options) {
                   "CPU: int8 (the default), int16 (nearly exact, slower prefill) or float32 (exact, slow)")
       ->check(CLI::IsMember({"float32", "int16", "int8"}));
   command.add_option("--cpu-target", options.target, "CPU: instruction set; empty: the best that this one has")
-      ->check(CLI::IsMember(cpu_targets()));
+      ->check(or_empty(CLI::IsMember(cpu_targets())));
+}
+
+CLI::Validator or_empty(const CLI::Validator& validator) {
+  return {[=](std::string& text) { return text.empty() ? std::string() : validator(text); },
+          validator.get_description()};
 }
 
 CLI::Validator number_between(double least, double most) {

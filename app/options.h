@@ -13,6 +13,8 @@ namespace lily {
 /// --model, --device, --threads, --activations
 void add_load_options(CLI::App& command, LoadOptions& options);
 
+/// Takes the empty text too, as scripts write what is not set.
+CLI::Validator or_empty(const CLI::Validator& validator);
 /// For options of type double: CLI::Range takes NaN.
 CLI::Validator number_between(double least, double most);
 /// For options of type std::uint64_t: CLI11 takes what does not fit for the largest one.

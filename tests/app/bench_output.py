@@ -76,6 +76,12 @@ class Bench(unittest.TestCase):
             self.assertIn(f"{option[0]} measures, and --trace without a GPU only counts", ended.stderr)
             self.assertFalse(Path("charts").exists())
 
+    def test_an_empty_instruction_set_is_the_best_one(self):
+        for target, status in (("", 0), ("none", 2)):
+            ended = bench("-p", "16", "-n", "2", "-r", "1", "--cpu-target", target)
+            self.assertEqual(ended.returncode, status, ended.stderr)
+        self.assertIn("--cpu-target", ended.stderr)
+
     def test_another_engine_that_hangs_is_ended(self):
         begin = time.monotonic()
         ended = bench(*SHORT, "--against", "sleep 200 | cat", "--against-limit", 1)
