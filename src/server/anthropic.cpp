@@ -294,7 +294,7 @@ Json AnthropicWriter::whole(const Finished& finished, const ChatReply& reply) co
   if (const std::string text = said.text(); !text.empty()) content.push_back({{"type", "text"}, {"text", text}});
   for (const ToolCall& call : said.tool_calls) {
     Json input = Json::object();
-    if (json_shape(call.arguments).depth <= kDeepestJson) {
+    if (is_modest_json(call.arguments)) {
       input = Json::parse(call.arguments, nullptr, /*allow_exceptions=*/false);
       if (!input.is_object()) input = Json::object();
     }

@@ -34,6 +34,8 @@ nlohmann::ordered_json parse_body(std::string_view body) {
   const JsonShape shape = json_shape(body);
   if (shape.depth > kDeepestJson)
     throw ApiError({}, fmt::format("the request body is nested deeper than {} levels", kDeepestJson));
+  if (shape.values > kMostJsonValues)
+    throw ApiError({.status = 413}, fmt::format("the request body has more than {} JSON values", kMostJsonValues));
   if (shape.field_squares > kMostFieldSquares) throw ApiError({}, "the request body has objects of too many fields");
   try {
     return Json::parse(body);

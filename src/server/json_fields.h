@@ -13,7 +13,7 @@
 
 namespace lily {
 
-/// Throws ApiError (400): no JSON, nested too deeply, objects with too many fields.
+/// Throws ApiError: no JSON, nested too deeply, objects with too many fields (400); too many values (413).
 nlohmann::ordered_json parse_body(std::string_view body);
 
 class JsonFields {

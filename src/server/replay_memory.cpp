@@ -21,7 +21,7 @@ void make_numbers_alike(nlohmann::json& value) {
 
 /// Arguments without what re-serialising changes: order of keys, white space, spelling of numbers.
 std::string canonical_arguments(const std::string& arguments) {
-  if (json_shape(arguments).depth > kDeepestJson) return arguments;
+  if (!is_modest_json(arguments)) return arguments;
   auto parsed = nlohmann::json::parse(arguments, nullptr, /*allow_exceptions=*/false);
   if (!parsed.is_discarded()) make_numbers_alike(parsed);
   return parsed.is_discarded() ? arguments : parsed.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -101,6 +101,37 @@ TEST(JsonShape, CountsWhatIsOpenAtATime) {
   EXPECT_EQ(depth(std::string(100000, '[')), 100000U);
 }
 
+TEST(JsonShape, CountsValues) {
+  const auto values = [](std::string_view text) { return json_shape(text).values; };
+  EXPECT_EQ(values("5"), 1U);
+  EXPECT_EQ(values(R"([1, [2, ",[{"], {"a": 3, "b": ",\","}])"), 8U);
+  EXPECT_GT(values(std::string(std::size_t{5} << 20, '[')), kMostJsonValues);
+}
+
+std::string zeros(std::size_t count) {
+  std::string text = "[0";
+  for (std::size_t i = 1; i < count; ++i) text += ",0";
+  return text + ']';
+}
+
+// A context of a million tokens as ids is far from the limit, 32 MiB of zeros are beyond.
+TEST(JsonFields, BodiesHaveALimitOfValues) {
+  EXPECT_EQ(parse_body(zeros(std::size_t{1} << 20)).size(), std::size_t{1} << 20);
+  EXPECT_EQ(parse_body(zeros(kMostJsonValues - 1)).size(), kMostJsonValues - 1);
+  for (const std::string& text : {zeros(kMostJsonValues), R"({"a": {"b": )" + zeros(kMostJsonValues) + "}}"}) {
+    try {
+      parse_body(text);
+      ADD_FAILURE();
+    } catch (const ApiError& error) {
+      EXPECT_EQ(error.status(), 413);
+      EXPECT_NE(std::string(error.what()).find("2097152 JSON values"), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_TRUE(is_modest_json("[1, 2]"));
+  EXPECT_FALSE(is_modest_json(zeros(kMostJsonValues)));
+  EXPECT_FALSE(is_modest_json(std::string(kDeepestJson + 1, '[')));
+}
+
 TEST(JsonShape, SumsTheSquaresOfTheNumbersOfFields) {
   const auto squares = [](std::string_view text) { return json_shape(text).field_squares; };
   EXPECT_EQ(squares(R"({"a": 1, "b": [2, ":", {"c": 3}], "d": {}})"), 9U + 1U);

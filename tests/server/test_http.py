@@ -405,6 +405,21 @@ def test_objects_of_very_many_fields_are_refused_quickly(server):
     assert "too many fields" in server.post(CHAT, body).json()["error"]["message"]
 
 
+def test_arrays_of_very_many_values_are_refused_before_they_take_memory(lily):
+    def memory():
+        status = open(f"/proc/{server.process.pid}/status").read()
+        return int(status.split("VmHWM:")[1].split()[0]) >> 10
+    with Server(lily) as server:
+        before = memory()
+        for text in (b"0,", b'"",', b"{},"):
+            body = gzip.compress(b'{"tokens":[' + text * ((30 << 20) // len(text)) + b"0]}", 1)
+            answer = httpx.post(server.url + "/detokenize", content=body, headers={"Content-Encoding": "gzip"}, timeout=60)
+            assert answer.status_code == 413 and "JSON values" in answer.json()["error"]["message"], answer.text
+        assert memory() - before < 200, (before, memory())
+        # What is beyond what a client sends is served: a million ids.
+        assert server.post("/detokenize", {"tokens": [5] * 1000000}).status_code == 200
+
+
 def test_errors_quote_no_megabytes(server):
     for body in ({"model": "x" * 1000000, "messages": USER}, {"messages": [{"role": "\u00e4" * 1000000, "content": "x"}]}):
         answer = server.post(CHAT, body)
