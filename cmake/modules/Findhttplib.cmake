@@ -1,15 +1,20 @@
 # Debian's package is compiled with TLS and compression, and its header must be read with the same definitions, which only
-# its pkg-config file tells. Homebrew's has a CMake configuration.
+# its pkg-config file tells. zlib and brotli, which its header includes, are called by lily too. Homebrew's has a CMake
+# configuration.
 find_package(httplib CONFIG QUIET)
 if(NOT TARGET httplib::httplib)
   find_package(PkgConfig QUIET)
   if(PkgConfig_FOUND)
     pkg_check_modules(httplib_PC QUIET IMPORTED_TARGET GLOBAL cpp-httplib)
+    pkg_check_modules(httplib_coders QUIET IMPORTED_TARGET GLOBAL zlib libbrotlidec)
   endif()
   if(TARGET PkgConfig::httplib_PC)
     find_package(OpenSSL QUIET)
     add_library(httplib::httplib INTERFACE IMPORTED GLOBAL)
     target_link_libraries(httplib::httplib INTERFACE PkgConfig::httplib_PC OpenSSL::SSL OpenSSL::Crypto)
+    if(TARGET PkgConfig::httplib_coders)
+      target_link_libraries(httplib::httplib INTERFACE PkgConfig::httplib_coders)
+    endif()
     set(httplib_VERSION ${httplib_PC_VERSION})
   endif()
 endif()

@@ -14,10 +14,16 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-/// "[::1]:8080" -> "::1", "name:80" -> "name".
-std::string host_name(std::string_view host) {
-  if (!host.empty() && host.front() == '[') return std::string(host.substr(1, host.find(']') - 1));
-  return lower(host.substr(0, host.find(':')));
+bool is_port(std::string_view text) {
+  return text.empty() || (text.front() == ':' && text.find_first_not_of("0123456789", 1) == std::string_view::npos);
+}
+
+bool is_name(std::string_view text) {
+  constexpr std::string_view kMarks = "-._~%!$&'()*+,;=";
+  return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           kMarks.find(c) != std::string_view::npos;
+  });
 }
 
 bool is_ip_address(const std::string& name) {
@@ -26,6 +32,20 @@ bool is_ip_address(const std::string& name) {
 }
 
 }  // namespace
+
+std::optional<std::string> host_name(std::string_view host) {
+  if (!host.starts_with('[')) {
+    const std::size_t end = std::min(host.find(':'), host.size());
+    if (!is_name(host.substr(0, end)) || !is_port(host.substr(end))) return {};
+    return lower(host.substr(0, end));
+  }
+  const std::size_t end = host.find(']');
+  if (end == std::string_view::npos || !is_port(host.substr(end + 1))) return {};
+  std::string address(host.substr(1, end - 1));
+  in6_addr ignored{};
+  if (::inet_pton(AF_INET6, address.c_str(), &ignored) != 1) return {};
+  return address;
+}
 
 bool equal_in_constant_time(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
@@ -47,10 +67,11 @@ bool key_is_right(const AccessRules& rules, std::string_view authorization, std:
 }
 
 bool host_is_allowed(const AccessRules& rules, std::string_view host) {
-  const std::string name = host_name(host);
-  if (name == "localhost" || name.ends_with(".localhost") || is_ip_address(name)) return true;
+  const std::optional<std::string> name = host_name(host);
+  if (!name) return false;
+  if (*name == "localhost" || name->ends_with(".localhost") || is_ip_address(*name)) return true;
   return std::any_of(rules.allowed_hosts.begin(), rules.allowed_hosts.end(),
-                     [&](const std::string& allowed) { return allowed == "*" || lower(allowed) == name; });
+                     [&](const std::string& allowed) { return allowed == "*" || lower(allowed) == *name; });
 }
 
 bool origin_is_allowed(const AccessRules& rules, std::string_view origin, std::string_view host) {

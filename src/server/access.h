@@ -1,6 +1,7 @@
 // Who may ask: API keys, the Host header against DNS rebinding, and which web origins may read the answers.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,9 @@ bool equal_in_constant_time(std::string_view a, std::string_view b);
 
 /// `authorization`: "Bearer KEY"; `x_api_key`: KEY. True when no key is asked for.
 bool key_is_right(const AccessRules& rules, std::string_view authorization, std::string_view x_api_key);
+
+/// "[::1]:8080" -> "::1", "Name:80" -> "name"; nothing for what is no host, with a port or without.
+std::optional<std::string> host_name(std::string_view host);
 
 /// A page of another site can reach a local server under the site's own name; such a name is refused. IP addresses,
 /// localhost and the named hosts pass; the port does not matter.

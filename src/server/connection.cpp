@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 
+#include "server/access.h"
 #include "server/api_error.h"
 
 namespace lily {
@@ -56,9 +57,13 @@ std::string_view take_line(std::string_view& rest) {
   return line;
 }
 
-void add_length(std::string_view value, bool first, RequestFraming& framing) {
+std::string_view trimmed(std::string_view value) {
   value.remove_prefix(std::min(value.find_first_not_of(" \t"), value.size()));
-  value = value.substr(0, value.find_last_not_of(" \t") + 1);
+  return value.substr(0, value.find_last_not_of(" \t") + 1);
+}
+
+void add_length(std::string_view value, bool first, RequestFraming& framing) {
+  value = trimmed(value);
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), framing.length);
   if (!first || value.empty() || error != std::errc() || end != value.data() + value.size()) framing.reusable = false;
 }
@@ -95,15 +100,26 @@ void to_origin_form(std::string& header) {
   const std::size_t begin = target + kScheme.size();
   const std::size_t end = std::min(header.find_first_of("/?# \r", begin), line_end);
   const std::string host = header.substr(begin, end - begin);
-  if (host.empty()) throw invalid("its target has no host");
+  if (!host_name(host)) throw invalid("its target has no valid host");
   for (std::size_t line = line_end + 2; line < header.size(); line = header.find("\r\n", line) + 2) {
     if (lower(header.substr(line, 5)) != "host:") continue;
-    header.replace(line + 5, header.find("\r\n", line) - line - 5, " " + host);
+    header.erase(line, header.find("\r\n", line) + 2 - line);
     break;
   }
+  header.insert(line_end + 2, "Host: " + host + "\r\n");
   const bool of_server = header.starts_with("OPTIONS ") && header[end] == ' ';
   if (header[end] != '/') header.insert(end, 1, of_server ? '*' : '/');
   header.erase(target, end - target);
+}
+
+HeaderFields header_fields(std::string_view header) {
+  take_line(header);
+  HeaderFields fields;
+  for (std::string_view line = take_line(header); !line.empty(); line = take_line(header)) {
+    const std::size_t colon = line.find(':');
+    fields.emplace_back(line.substr(0, colon), trimmed(line.substr(colon + 1)));
+  }
+  return fields;
 }
 
 std::optional<RequestFraming> Connection::next_request(const std::function<bool()>& ended) {
@@ -121,8 +137,9 @@ std::optional<RequestFraming> Connection::next_request(const std::function<bool(
     }
     if (end != std::string::npos) {
       std::string header = buffer_.substr(0, size);
-      const RequestFraming framing = check_header(header, limits_.header_lines);
+      RequestFraming framing = check_header(header, limits_.header_lines);
       to_origin_form(header);
+      framing.fields = header_fields(header);
       buffer_.replace(0, size, header);
       header_size_ = header.size();
       taken_ = 0;

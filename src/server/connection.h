@@ -10,6 +10,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace lily {
 
@@ -21,10 +23,13 @@ struct ConnectionLimits {
   int header_lines = 100;
 };
 
+using HeaderFields = std::vector<std::pair<std::string, std::string>>;  // names and values
+
 /// How a request says where it ends, as far as this can be trusted.
 struct RequestFraming {
-  std::size_t length = 0;  // of the body
-  bool reusable = true;    // after such a request the connection can serve another
+  std::size_t length = 0;    // of the body
+  bool reusable = true;      // after such a request the connection can serve another
+  HeaderFields fields = {};  // filled by Connection::next_request
 };
 
 /// Reads what a header, with its empty line, says about its end. Throws ApiError (400, 431): more than `lines` lines,
@@ -32,8 +37,11 @@ struct RequestFraming {
 RequestFraming check_header(std::string_view header, int lines);
 
 /// A request for "http://host/path", as a proxy would get it, becomes one for "/path" with that host as its Host.
-/// Throws ApiError when there is no host. The header is one that passed check_header.
+/// Throws ApiError when there is no host, or what cannot be one. The header is one that passed check_header.
 void to_origin_form(std::string& header);
+
+/// The fields as they were sent, without white space around their values. The header is one that passed check_header.
+HeaderFields header_fields(std::string_view header);
 
 class Connection {
  public:

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <utility>
 
 #include "server/api_error.h"
 #include "server/client_socket.h"
@@ -47,11 +48,36 @@ void refuse(const Connection& connection, const ApiError& error) {
   connection.write(answer);
 }
 
+/// Puts the values in that were sent. Gives the Content-Encoding, which the library does not get to see: it knows no
+/// capitals, and takes what is cut short for whole.
+std::string take_fields(httplib::Request& request, const HeaderFields& fields) {
+  constexpr const char* kEncoding = "Content-Encoding";
+  request.headers.clear();
+  for (const auto& [name, value] : fields) request.headers.emplace(name, value);
+  std::string encoding;
+  for (std::size_t i = 0; i < request.get_header_value_count(kEncoding); ++i) {
+    encoding += (i == 0 ? "" : ", ") + request.get_header_value(kEncoding, i);
+  }
+  request.headers.erase(kEncoding);
+  return encoding;
+}
+
 }  // namespace
 
 int Front::socket_of(const httplib::Request& request) const {
   const std::lock_guard lock(mutex_);
-  return requests_.at(&request);
+  return requests_.at(&request).socket;
+}
+
+std::string Front::content_encoding(const httplib::Request& request) const {
+  const std::lock_guard lock(mutex_);
+  return requests_.at(&request).content_encoding;
+}
+
+void Front::close_after(const httplib::Request& request) {
+  const std::lock_guard lock(mutex_);
+  // One that the library refuses is not known here, and ends its connection anyhow.
+  if (const auto found = requests_.find(&request); found != requests_.end()) found->second.closes = true;
 }
 
 void Front::cut_connections() {
@@ -96,8 +122,9 @@ bool Front::serve_request(Connection& connection, const RequestFraming& framing,
   const httplib::Request* parsed = nullptr;
   const std::function<void(httplib::Request&)> on_parsed = [&](httplib::Request& request) {
     request.ranges.clear();  // a thousand of them would make a page a thousand times as large
+    std::string encoding = take_fields(request, framing.fields);
     const std::lock_guard lock(mutex_);
-    requests_[parsed = &request] = connection.socket();
+    requests_[parsed = &request] = {.socket = connection.socket(), .content_encoding = std::move(encoding)};
   };
   const auto process = [&](auto& server) {
     if constexpr (requires { server.Front::process_request(stream, close, closed, on_parsed); }) {
@@ -109,6 +136,7 @@ bool Front::serve_request(Connection& connection, const RequestFraming& framing,
   const bool well = process(*this);
   if (parsed != nullptr) {
     const std::lock_guard lock(mutex_);
+    closed = closed || requests_.at(parsed).closes;
     requests_.erase(parsed);
   }
   return well && !closed && !close && parsed != nullptr && connection.body_taken() == framing.length;

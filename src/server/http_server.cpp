@@ -155,11 +155,13 @@ void HttpServer::add_common_handlers() {
     if (status != 404 && status != 405) response.set_header("Connection", "close");  // what follows is no request
     send_error(request, response, ApiError({.status = status}, message));
   });
-  // Where a route and the library both say that the connection ends, one is enough.
-  server_->set_post_routing_handler([](const httplib::Request&, httplib::Response& response) {
-    if (response.get_header_value_count("Connection") < 2) return;
+  // A route or the library, or both, may say that the connection ends.
+  server_->set_post_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
+    if (!response.has_header("Connection")) return;
     response.headers.erase("Connection");
+    response.headers.erase("Keep-Alive");
     response.set_header("Connection", "close");
+    server_->close_after(request);
   });
   server_->Options(".*", [this](const httplib::Request& request, httplib::Response& response) {
     if (!admit(request, response)) return;
@@ -218,18 +220,18 @@ void HttpServer::post(const std::string& path, JsonHandler handler) {
                                                            const httplib::ContentReader& reader) {
     const InFlight counted(in_flight_);
     const BodyLimits limits{options_.max_body_bytes, std::chrono::seconds(options_.client_timeout_seconds)};
-    std::optional<std::string> body;
+    std::string body;
     try {
       // Read even if the request is refused: what is left of it would pass for the next request.
-      body = read_body(request, reader, limits);
+      body = read_body(request, server_->content_encoding(request), reader, limits);
     } catch (const std::exception& error) {
       fail(request, response, error);
       response.set_header("Connection", "close");
       return;
     }
     try {
-      if (!body || !admit(request, response)) return;
-      handler(service(), parse_body(*body), request, response);
+      if (!admit(request, response)) return;
+      handler(service(), parse_body(body), request, response);
     } catch (const std::exception& error) {
       fail(request, response, error);
     }

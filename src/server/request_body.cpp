@@ -4,11 +4,11 @@
 #include <httplib.h>
 #include <strings.h>
 
-#include <algorithm>
-#include <array>
 #include <charconv>
+#include <memory>
 
 #include "server/api_error.h"
+#include "server/body_decoder.h"
 
 namespace lily {
 namespace {
@@ -42,62 +42,42 @@ void check_framing(const httplib::Request& request, std::size_t most_bytes) {
   if (error != std::errc() || bytes > most_bytes) throw too_large_body(most_bytes);
 }
 
-/// What the library was built with.
-constexpr std::array kEncodings = {
-    "identity",
-#ifdef CPPHTTPLIB_ZLIB_SUPPORT
-    "gzip",
-    "deflate",
-#endif
-#ifdef CPPHTTPLIB_BROTLI_SUPPORT
-    "br",
-#endif
-};
-
 ApiError encoding_error(int status, const std::string& what) {
-  return {{.status = status}, fmt::format("{}; supported are {}", what, fmt::join(kEncodings, ", "))};
-}
-
-/// Empty: none.
-std::string checked_encoding(const httplib::Request& request) {
-  if (!request.has_header("Content-Encoding")) return {};
-  if (request.get_header_value_count("Content-Encoding") > 1) {
-    throw encoding_error(415, "the Content-Encoding is given twice");
-  }
-  std::string encoding = request.get_header_value("Content-Encoding");
-  if (encoding.empty() || encoding == "identity") return {};
-  if (std::find(kEncodings.begin(), kEncodings.end(), encoding) == kEncodings.end()) {
-    throw encoding_error(415, "the Content-Encoding '" + encoding + "' is not supported");
-  }
-  return encoding;
+  return {{.status = status}, fmt::format("{}; supported are {}", what, fmt::join(body_encodings(), ", "))};
 }
 
 }  // namespace
 
-std::optional<std::string> read_body(const httplib::Request& request, const httplib::ContentReader& reader,
-                                     const BodyLimits& limits) {
+std::string read_body(const httplib::Request& request, const std::string& encoding,
+                      const httplib::ContentReader& reader, const BodyLimits& limits) {
+  using Result = BodyDecoder::Result;
   check_framing(request, limits.bytes);
-  const std::string encoding = checked_encoding(request);
+  const std::unique_ptr<BodyDecoder> decoder = make_body_decoder(encoding);
+  if (!decoder) throw encoding_error(415, "the Content-Encoding '" + encoding + "' is not supported");
   if (request.is_multipart_form_data()) throw ApiError({.status = 415}, "the request body is a form, expected JSON");
   const auto begin = std::chrono::steady_clock::now();
   std::string body;
-  bool too_large = false;
-  const bool whole = reader([&](const char* data, std::size_t length) {
-    too_large = length > limits.bytes - body.size();
-    if (!too_large) body.append(data, length);
-    return !too_large;
+  Result result = Result::kWell;
+  const bool arrived = reader([&](const char* data, std::size_t length) {
+    result = decoder->push({data, length}, body, limits.bytes);
+    return result == Result::kWell;
   });
-  if (too_large) throw too_large_body(limits.bytes);
-  if (whole) return body;
+  if (result == Result::kTooLarge) throw too_large_body(limits.bytes);
+  if (result == Result::kBroken) {
+    throw encoding_error(400, "the request body is not what its Content-Encoding '" + encoding + "' says");
+  }
   // The connection has given up waiting, or the client has.
-  if (std::chrono::steady_clock::now() - begin >= limits.timeout) {
+  if (!arrived && std::chrono::steady_clock::now() - begin >= limits.timeout) {
     throw ApiError({.status = 408}, "the request body comes too slowly");
   }
-  if (!encoding.empty()) {
-    throw encoding_error(400,
-                         "the request body is not what its Content-Encoding '" + encoding + "' says, or not whole");
+  if (!arrived && request.has_header("Transfer-Encoding")) {
+    throw ApiError({}, "the request body is cut short, or not made of chunks as its Transfer-Encoding says");
   }
-  return {};
+  if (!arrived) throw ApiError({}, "the request body is cut short: it is not as long as its Content-Length says");
+  if (!decoder->whole()) {
+    throw encoding_error(400, "the request body is cut short: its Content-Encoding '" + encoding + "' goes on");
+  }
+  return body;
 }
 
 }  // namespace lily

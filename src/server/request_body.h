@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <optional>
 #include <string>
 
 namespace httplib {
@@ -17,10 +16,10 @@ struct BodyLimits {
   std::chrono::seconds timeout;  // the connection's limit of silence
 };
 
-/// The whole body, or nothing when the client broke it off. Throws ApiError: no length or two, a form, an encoding that
-/// is not known, too large, too slow. The connection cannot serve another request then, since its bytes are still
-/// there.
-std::optional<std::string> read_body(const httplib::Request& request, const httplib::ContentReader& reader,
-                                     const BodyLimits& limits);
+/// The whole body, without its encoding, which `reader` must not undo. Throws ApiError: no length or two, a form, an
+/// encoding that is not known, too large, too slow, cut short. The connection cannot serve another request then, since
+/// its bytes are still there.
+std::string read_body(const httplib::Request& request, const std::string& encoding,
+                      const httplib::ContentReader& reader, const BodyLimits& limits);
 
 }  // namespace lily

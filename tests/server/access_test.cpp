@@ -18,13 +18,24 @@ TEST(Access, Keys) {
   EXPECT_FALSE(key_is_right(rules, "", "Bearer first"));
 }
 
+TEST(Access, HostNames) {
+  EXPECT_EQ(host_name("Local-Host:80"), "local-host");
+  EXPECT_EQ(host_name("a_b%20.c:"), "a_b%20.c");
+  EXPECT_EQ(host_name("[::1]:80"), "::1");
+  EXPECT_EQ(host_name("127.0.0.1"), "127.0.0.1");
+  for (const char* host : {"", ":80", "[::1", "[::1]a", "[::1]80", "[::1]:x", "[127.0.0.1]", "[]", "::1", "a:b",
+                           "a:80:80", "a b", "me@a", "a/", "[a]", "\xc3\xa4", "a]"})
+    EXPECT_FALSE(host_name(host)) << host;
+}
+
 TEST(Access, HostsAgainstDnsRebinding) {
   const AccessRules rules{.allowed_hosts = {"Box.example"}};
   for (const char* host : {"localhost", "LOCALHOST:80", "app.localhost:1", "127.0.0.1", "127.0.0.1:8080", "[::1]",
                            "[::1]:80", "192.168.1.5:8080", "box.example", "BOX.EXAMPLE:8080"})
     EXPECT_TRUE(host_is_allowed(rules, host)) << host;
-  for (const char* host : {"", ":80", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "xlocalhost",
-                           "[", "[]", "[evil]:80", "box.example.evil", "127.1"})
+  for (const char* host :
+       {"", ":80", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "xlocalhost", "[", "[]",
+        "[evil]:80", "[::1", "[::1]x", "127.0.0.1:evil.example", "local%68ost", "box.example.evil", "127.1"})
     EXPECT_FALSE(host_is_allowed(rules, host)) << host;
   EXPECT_TRUE(host_is_allowed({.allowed_hosts = {"*"}}, "any.example"));
 }

@@ -63,23 +63,33 @@ std::string in_origin_form(const std::string& request_line, const std::string& l
 TEST(ToOriginForm, TakesTheHostFromTheTarget) {
   const auto check = [](const std::string& method, const std::string& target, const std::string& expected,
                         const std::string& host) {
-    EXPECT_EQ(in_origin_form(method + " " + target + " HTTP/1.1", "X: y\r\nhost:other\r\nZ: host: z\r\n"),
-              method + " " + expected + " HTTP/1.1\r\nX: y\r\nhost:" + host + "\r\nZ: host: z\r\n\r\n")
-        << target;
+    const std::string others = "X: y\r\nZ: host: z\r\n";
+    const std::string wanted = method + " " + expected + " HTTP/1.1\r\nHost: " + host + "\r\n" + others + "\r\n";
+    EXPECT_EQ(in_origin_form(method + " " + target + " HTTP/1.1", "X: y\r\nhost:other\r\nZ: host: z\r\n"), wanted);
+    EXPECT_EQ(in_origin_form(method + " " + target + " HTTP/1.1", others), wanted);
   };
-  check("GET", "http://127.0.0.1:8080/v1/models?a=http://b/", "/v1/models?a=http://b/", " 127.0.0.1:8080");
-  check("GET", "HTTP://a", "/", " a");
-  check("GET", "http://a?b", "/?b", " a");
-  check("GET", "http://[::1]:1#b", "/#b", " [::1]:1");
-  check("OPTIONS", "http://a", "*", " a");
-  check("OPTIONS", "http://a/", "/", " a");
+  check("GET", "http://127.0.0.1:8080/v1/models?a=http://b/", "/v1/models?a=http://b/", "127.0.0.1:8080");
+  check("GET", "HTTP://a", "/", "a");
+  check("GET", "http://a?b", "/?b", "a");
+  check("GET", "http://[::1]:1#b", "/#b", "[::1]:1");
+  check("OPTIONS", "http://a", "*", "a");
+  check("OPTIONS", "http://a/", "/", "a");
   for (const std::string target : {"/http://a/", "*", "a:80", "https://a/", "http:/a/", ""}) {
-    check("GET", target, target, "other");
+    const std::string header = "GET " + target + " HTTP/1.1\r\nHost: other\r\n\r\n";
+    EXPECT_EQ(in_origin_form("GET " + target + " HTTP/1.1", "Host: other\r\n"), header);
   }
-  EXPECT_EQ(in_origin_form("GET http://a/b HTTP/1.0", ""), "GET /b HTTP/1.0\r\n\r\n");
+  EXPECT_EQ(in_origin_form("GET http://a/b HTTP/1.0", ""), "GET /b HTTP/1.0\r\nHost: a\r\n\r\n");
   EXPECT_EQ(in_origin_form("GEThttp://a/b", ""), "GEThttp://a/b\r\n\r\n");
-  EXPECT_EQ(in_origin_form("GET http://a", ""), "GET /\r\n\r\n");
-  EXPECT_THROW(in_origin_form("GET http:///b HTTP/1.1", ""), ApiError);
+  EXPECT_EQ(in_origin_form("GET http://a", ""), "GET /\r\nHost: a\r\n\r\n");
+  for (const char* host : {"", "[::1", "[::1]x", "a:x", "me@a", "[a]", ":80"}) {
+    EXPECT_THROW(in_origin_form(std::string("GET http://") + host + "/b HTTP/1.1", ""), ApiError) << host;
+  }
+}
+
+TEST(HeaderFields, AreAsTheyWereSent) {
+  const HeaderFields expected = {{"Host", "local%68ost"}, {"X-Key", "a%41+b : c"}, {"Empty", ""}, {"x-key", "d"}};
+  EXPECT_EQ(header_fields("GET /%41 HTTP/1.1\r\nHost:local%68ost\r\nX-Key: \ta%41+b : c \r\nEmpty:\r\nx-key:d\r\n\r\n"),
+            expected);
 }
 
 /// Both ends of a connection.

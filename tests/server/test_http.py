@@ -6,6 +6,7 @@ import socket
 import struct
 import threading
 import time
+import zlib
 
 import httpx
 import pytest
@@ -131,8 +132,11 @@ def test_bodies_that_are_not_encoded_as_they_say_are_named(server):
     body = json.dumps({"content": "a"}).encode()
     for encoding, content, status, said in (
             ("odd", body, 415, "'odd'"), ("GZIP, br", body, 415, "'GZIP, br'"), ("gzip", body, 400, "'gzip'"),
-            ("br", b"\xff" * 64, 400, "'br'"),
-            ("gzip", gzip.compress(body), 200, ""), ("identity", body, 200, "")):
+            ("br", b"\xff" * 64, 400, "'br'"), ("gzip", gzip.compress(body) + b"more", 400, "'gzip'"),
+            ("deflate", b"", 400, "'deflate'"), ("GZip", b"", 400, "'GZip'"),
+            ("gzip", gzip.compress(body), 200, ""), ("GZIP", gzip.compress(body), 200, ""), ("Identity", body, 200, ""),
+            ("Deflate", zlib.compress(body), 200, ""), ("", body, 200, ""), ("BR", BROTLI, 200, ""),
+            ("gzip", gzip.compress(body[:7]) + gzip.compress(body[7:]), 200, "")):
         answer = httpx.post(server.url + "/tokenize", content=content, headers={"Content-Encoding": encoding})
         assert answer.status_code == status, (encoding, answer.text)
         if said:
@@ -141,13 +145,73 @@ def test_bodies_that_are_not_encoded_as_they_say_are_named(server):
             assert answer.headers["connection"] == "close"
 
 
+BROTLI = b'\x8b\x07\x80{"content": "a"}\x03'  # {"content": "a"}, stored
+
+
+def test_encoded_bodies_that_are_cut_short_are_refused(server):
+    body = json.dumps({"content": "a b c " * 50}).encode()
+    for encoding, whole in (("gzip", gzip.compress(body)), ("deflate", zlib.compress(body)), ("br", BROTLI)):
+        for content in (whole[:-1], whole[:len(whole) - 8], whole[:1]):
+            answer = httpx.post(server.url + "/tokenize", content=content, headers={"Content-Encoding": encoding})
+            message = answer.json()["error"]["message"]
+            assert answer.status_code == 400 and "cut short" in message and encoding in message, (content, message)
+        assert httpx.post(server.url + "/tokenize", content=whole, headers={"Content-Encoding": encoding}).status_code == 200
+    large = gzip.compress(json.dumps({"content": "a" * 300000, "x": list(range(30000))}).encode())  # in many pieces
+    for content, status in ((large, 200), (large[:-2], 400)):
+        chunks = (content[i:i + 1000] for i in range(0, len(content), 1000))
+        answer = httpx.post(server.url + "/tokenize", content=chunks, headers={"Content-Encoding": "gzip"}, timeout=60)
+        assert answer.status_code == status, answer.text
+
+
+def test_bodies_that_are_cut_short_are_refused(server):
+    post = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\n"
+    for request in (b"Content-Length: 30\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n5\r\n{", b"Transfer-Encoding: chunked\r\n\r\n"):
+        with server.connect() as connection:
+            connection.sendall(post + request)
+            connection.shutdown(socket.SHUT_WR)
+            answer, _ = until_closed(connection)
+        assert answer.startswith(b"HTTP/1.1 400 ") and b"cut short" in answer, answer
+
+
+def test_a_response_that_says_close_is_followed_by_it(server):
+    post = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 15\r\n"
+    body = b'{"content":"a"}'
+    for request in (post + b"Content-Encoding: gzip\r\n\r\n" + body, post + b"Content-Encoding: odd\r\n\r\n" + body,
+                    post + b"Content-Type: multipart/form-data; boundary=x\r\n\r\n" + body,
+                    b"GET / HTTP/1.1\r\nHost: localhost\r\nRange: x\r\n\r\n"):
+        with server.connect() as connection:
+            connection.sendall(request)
+            answer, seconds = until_closed(connection)
+        head = answer.lower().split(b"\r\n\r\n")[0]
+        assert b"http/1.1 4" in head and head.count(b"connection: close") == 1 and b"keep-alive" not in head, answer
+        assert seconds < 1, (answer, seconds)
+
+
+def test_header_values_are_not_decoded(lily):
+    with Server(lily, "--api-key", "a%41+b", "--cors-origin", "*") as server:
+        def ask(key, host="localhost", method="GET", more=""):
+            return server.exchange(f"{method} /v1/models HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\n{more}"
+                                   "Connection: close\r\n\r\n".encode())
+        assert b"200 OK" in ask("a%41+b") and b" 401 " in ask("aA+b") and b" 401 " in ask("a%2541+b")
+        assert b"200 OK" in ask("a%41+b", "LOCALHOST") and b" 403 " in ask("a%41+b", "local%68ost")
+        echoed = ask("", method="OPTIONS", more="Access-Control-Request-Headers: a%0d%0aX: y\r\nOrigin: http://a%41\r\n")
+        assert b"Access-Control-Allow-Headers: a%0d%0aX: y\r\n" in echoed
+        assert b"Access-Control-Allow-Origin: http://a%41\r\n" in echoed
+
+
 def test_targets_may_name_the_host(server):
     def ask(target, host="localhost"):
         return server.exchange(f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
     here = f"http://127.0.0.1:{server.port}"
     assert b'"id":"lily"' in ask(here + "/v1/models") and b"200 OK" in ask(here) and b"200 OK" in ask("HTTP://localhost/health")
     assert b"200 OK" in ask(here + "/health", "evil.example")  # the target's host is the one that counts
-    assert b" 403 " in ask("http://evil.example/health") and b" 403 " in ask("http://me@127.0.0.1/health")
+    assert b" 403 " in ask("http://evil.example/health") and b" 400 " in ask("http://me@127.0.0.1/health")
+    for target in ("http://[::1/", "http://[::1]x/", "http://a:b/", "http://[evil]/"):
+        assert b" 400 " in ask(target), target
+    without = server.exchange(f"GET {here}/health HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
+    assert b"200 OK" in without, without
+    assert b" 403 " in server.exchange(b"GET http://evil.example/health HTTP/1.1\r\nConnection: close\r\n\r\n")
+    assert b" 403 " in ask("/health", "[::1") and b" 403 " in ask("/health", "127.0.0.1:evil.example")
     assert b" 404 " in ask(here + "/nothing") and b" 400 " in ask("http:///health")
 
 
