@@ -55,8 +55,8 @@ void add_anthropic_routes(HttpServer& server) {
       server.stream(request, response, std::make_unique<MessageEvents>(std::move(reply), std::move(writer)));
       return;
     }
-    const auto finished = server.wait(request, *reply, [](const ReplyStep&) {});
-    if (finished) HttpServer::send(response, writer.whole(*finished, *reply));
+    const Finished finished = server.wait(request, *reply, [](const ReplyStep&) {});
+    HttpServer::send(response, writer.whole(finished, *reply));
   });
   server.post("/v1/messages/count_tokens", [&server](ChatService& service, const Json& body, const httplib::Request&,
                                                      httplib::Response& response) {

@@ -57,8 +57,8 @@ void add_chat_routes(HttpServer& server) {
       server.stream(request, response, std::make_unique<ChatEvents>(std::move(reply), std::move(writer)));
       return;
     }
-    const auto finished = server.wait(request, *reply, [&](const ReplyStep& step) { writer.add(step); });
-    if (finished) HttpServer::send(response, writer.whole(*finished, *reply));
+    const Finished finished = server.wait(request, *reply, [&](const ReplyStep& step) { writer.add(step); });
+    HttpServer::send(response, writer.whole(finished, *reply));
   });
 }
 

@@ -86,23 +86,22 @@ std::unique_ptr<Stream> submit(Engine& engine, const EngineRequest& request, boo
   }
 }
 
-/// Runs the prompts one after another; gives nothing when the client went away.
-std::optional<Json> complete_all(const HttpServer& server, ChatService& service, const httplib::Request& request,
-                                 const std::vector<OpenAiCompletionRequest>& wanted, Json result) {
+/// Runs the prompts one after another.
+Json complete_all(const HttpServer& server, ChatService& service, const httplib::Request& request,
+                  const std::vector<OpenAiCompletionRequest>& wanted, Json result) {
   Json choices = Json::array();
   Finished total;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     OpenAiCompletionWriter writer(wanted[i], service.model(), static_cast<int>(i));
     std::unique_ptr<Stream> stream = submit(service.engine(), wanted[i].engine, i == 0);
     std::string text = writer.echoed();
-    const bool ended = server.attend(request, [&](std::chrono::milliseconds timeout) {
+    server.attend(request, [&](std::chrono::milliseconds timeout) {
       if (stream == nullptr) std::this_thread::sleep_for(timeout);
       if (stream == nullptr) stream = submit(service.engine(), wanted[i].engine, false);
       const auto event = stream != nullptr ? stream->next(timeout) : std::nullopt;
       if (event) text += writer.add(*event);
       return writer.finished().has_value();
     });
-    if (!ended) return {};
     choices.push_back(writer.choice(text));
     const Finished& finished = *writer.finished();
     total.cache = finished.cache;
@@ -134,8 +133,7 @@ void add_completion_routes(HttpServer& server) {
                                                        wanted.front().include_usage, service.model().tokenizer()));
       return;
     }
-    const auto result = complete_all(server, service, request, wanted, std::move(head));
-    if (result) HttpServer::send(response, *result);
+    HttpServer::send(response, complete_all(server, service, request, wanted, std::move(head)));
   });
 }
 

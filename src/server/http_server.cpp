@@ -266,15 +266,17 @@ void HttpServer::stream(const httplib::Request& request, httplib::Response& resp
   response.set_header("Cache-Control", "no-cache");
   response.set_header("X-Accel-Buffering", "no");
   response.set_chunked_content_provider(
-      "text/event-stream",
-      [events = std::shared_ptr<EventSource>(std::move(source)), client = ClientSocket(server_->socket_of(request)),
-       silence, counted = std::make_shared<InFlight>(in_flight_), &stopping = stopping_,
-       last = std::chrono::steady_clock::now()](std::size_t, httplib::DataSink& sink) mutable {
+      "text/event-stream", [events = std::shared_ptr<EventSource>(std::move(source)),
+                            client = ClientWatch(server_->socket_of(request), silence), silence,
+                            counted = std::make_shared<InFlight>(in_flight_), &stopping = stopping_,
+                            last = std::chrono::steady_clock::now()](std::size_t, httplib::DataSink& sink) mutable {
         std::string text = next_events(*events);
         if (stopping && !events->done()) text += events->fail(overloaded("the server is shutting down"));
         const auto now = std::chrono::steady_clock::now();
-        if (text.empty() && now - last >= silence) text = ": keep-alive\n\n";
-        if (client.closed()) return false;
+        const ClientWatch::Finding finding = client.look();
+        if (finding == ClientWatch::Finding::kGone) return false;
+        const bool ask = finding == ClientWatch::Finding::kAsk || now - last >= silence;
+        if (text.empty() && ask) text = ": keep-alive\n\n";
         if (!text.empty()) {
           last = now;
           if (!sink.write(text.data(), text.size())) return false;
@@ -300,18 +302,27 @@ void HttpServer::require_model(const Json& body) const {
                  fmt::format("there is no model '{}' here, only '{}'", name, options_.served_name), "model");
 }
 
-bool HttpServer::attend(const httplib::Request& request,
+void HttpServer::attend(const httplib::Request& request,
                         const std::function<bool(std::chrono::milliseconds)>& step) const {
-  const ClientSocket client(server_->socket_of(request));
+  using Finding = ClientWatch::Finding;
+  ClientWatch client(server_->socket_of(request), std::chrono::seconds(options_.keep_alive_seconds));
   while (!step(kPoll)) {
-    if (client.closed()) return false;
+    const Finding finding = client.look();
+    // The one thing that may stand before a response, and only in HTTP/1.1.
+    const bool may_ask = request.version == "HTTP/1.1";
+    if (finding == Finding::kGone || (finding == Finding::kAsk && !may_ask)) {
+      throw ApiError(
+          {.code = "client_closed"},
+          "the client has closed its side of the connection before the answer was there, so it counts as gone; "
+          "in HTTP/1.1, or with a stream, it would have been asked");
+    }
+    if (finding == Finding::kAsk) client.socket().say("HTTP/1.1 100 Continue\r\n\r\n");
     if (stopping_) throw overloaded("the server is shutting down");
   }
-  return true;
 }
 
-std::optional<Finished> HttpServer::wait(const httplib::Request& request, ChatReply& reply,
-                                         const std::function<void(const ReplyStep&)>& on_step) const {
+Finished HttpServer::wait(const httplib::Request& request, ChatReply& reply,
+                          const std::function<void(const ReplyStep&)>& on_step) const {
   std::optional<Finished> finished;
   attend(request, [&](std::chrono::milliseconds timeout) {
     std::optional<ReplyStep> step = reply.next(timeout);
@@ -319,7 +330,7 @@ std::optional<Finished> HttpServer::wait(const httplib::Request& request, ChatRe
     if (step) finished = std::move(step->finished);
     return finished.has_value();
   });
-  return finished;
+  return *std::move(finished);
 }
 
 }  // namespace lily

@@ -92,12 +92,12 @@ class HttpServer {
   /// Without a key, and before ready() too.
   void get_public(const std::string& path, PublicHandler handler);
   void stream(const httplib::Request& request, httplib::Response& response, std::unique_ptr<EventSource> source) const;
-  /// Calls `step`, which waits for no longer than its argument, until it gives true; false when the client went away
-  /// before. Throws when the server shuts down.
-  bool attend(const httplib::Request& request, const std::function<bool(std::chrono::milliseconds)>& step) const;
-  /// Waits for the whole reply; gives nothing when the client went away meanwhile.
-  std::optional<Finished> wait(const httplib::Request& request, ChatReply& reply,
-                               const std::function<void(const ReplyStep&)>& on_step) const;
+  /// Calls `step`, which waits for no longer than its argument, until it gives true. Throws ApiError when the client
+  /// goes away before, or the server shuts down.
+  void attend(const httplib::Request& request, const std::function<bool(std::chrono::milliseconds)>& step) const;
+  /// Waits for the whole reply. Throws as attend.
+  Finished wait(const httplib::Request& request, ChatReply& reply,
+                const std::function<void(const ReplyStep&)>& on_step) const;
   /// Whether the model has this name, or one of the other names that requests may give it.
   bool is_served(const std::string& name) const;
   /// 404 when the request names another model; clients may leave it out.

@@ -53,8 +53,8 @@ void add_responses_routes(HttpServer& server) {
       server.stream(request, response, std::make_unique<ResponseEvents>(std::move(reply), std::move(writer)));
       return;
     }
-    const auto finished = server.wait(request, *reply, [&](const ReplyStep& step) { writer.events(step); });
-    if (finished) HttpServer::send(response, writer.whole());
+    server.wait(request, *reply, [&](const ReplyStep& step) { writer.events(step); });
+    HttpServer::send(response, writer.whole());
   });
 }
 

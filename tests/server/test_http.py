@@ -1,6 +1,7 @@
 """HTTP: errors and their status codes, limits, access rules, disconnects, the queue, keep-alives, shutdown."""
 
 import gzip
+import http.client
 import json
 import socket
 import struct
@@ -279,6 +280,58 @@ def test_a_client_that_leaves_while_decoding_frees_its_slot(server):
     after = server.metrics()
     assert after["requests_cancelled_total"] == before["requests_cancelled_total"] + len(kinds)
     assert after["generated_tokens_total"] - before["generated_tokens_total"] < 3500 * len(kinds)
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions", "/v1/messages", "/v1/responses"])
+def test_a_client_that_only_sends_no_more_gets_its_answer(server, path):
+    before = server.metrics()
+    for streamed in (False, True):
+        text = long_text(1800, seed=len(path) * 2 + streamed)  # takes a while, since nothing of it is known
+        prompt = {"/v1/completions": {"prompt": text}, "/v1/responses": {"input": text}}
+        body = {"messages": [{"role": "user", "content": text}]} if path not in prompt else prompt[path]
+        body |= {"max_output_tokens" if path == "/v1/responses" else "max_tokens": 20, "stream": streamed}
+        with server.raw_post(path, body) as connection:
+            connection.shutdown(socket.SHUT_WR)
+            begin = time.monotonic()
+            answer, _ = until_closed(connection, seconds=60)
+        asked = b"HTTP/1.1 100 Continue\r\n\r\n"
+        while answer.startswith(asked):  # a client has to pass over any number of them
+            answer = answer[len(asked):]
+        assert answer.startswith(b"HTTP/1.1 200 OK") and asked not in answer, answer[:300]
+        if streamed:
+            assert answer.endswith(b"\n\n\r\n0\r\n\r\n") and answer.count(b"data: ") > 2, answer[-300:]
+        else:
+            assert json.loads(answer.split(b"\r\n\r\n", 1)[1])["usage"], answer[:300]
+        assert time.monotonic() - begin > 0.2  # so there was time to notice
+    assert server.metrics()["requests_cancelled_total"] == before["requests_cancelled_total"]
+
+
+def test_a_client_that_sends_no_more_and_leaves_later_frees_its_slot(server):
+    connection = server.raw_post(CHAT, {"messages": USER, "ignore_eos": True, "max_tokens": 4000})
+    connection.shutdown(socket.SHUT_WR)
+    assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    connection.close()
+    assert server.metrics()["requests_running"] == 1
+    server.wait_for(lambda m: m["requests_running"] == 0, seconds=3)  # the next question comes after a second
+
+
+def test_python_passes_over_the_question(server):
+    """http.client after a shutdown, as a client of another kind than raw sockets."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("POST", CHAT, json.dumps({"messages": USER, "ignore_eos": True, "max_tokens": 600}))
+    connection.sock.shutdown(socket.SHUT_WR)
+    answer = connection.getresponse()
+    assert answer.status == 200 and json.loads(answer.read())["choices"]
+
+
+def test_a_half_closed_client_of_http_1_0_is_told_that_it_counts_as_gone(server):
+    body = json.dumps({"messages": USER, "ignore_eos": True, "max_tokens": 4000}).encode()
+    with server.connect() as connection:
+        connection.sendall(b"POST /v1/chat/completions HTTP/1.0\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        connection.shutdown(socket.SHUT_WR)
+        answer, _ = until_closed(connection)
+    assert answer.startswith(b"HTTP/1.1 400 ") and b"client_closed" in answer and b"100 Continue" not in answer, answer
+    server.wait_for(lambda m: m["requests_running"] == 0, seconds=5)
 
 
 def test_a_client_that_resets_its_connection_at_once_frees_its_slot(server):
