@@ -43,8 +43,9 @@ std::string output_of(const std::string& command, std::chrono::seconds limit) {
 PeerSpeed parse_peer_output(std::string_view output) {
   PeerSpeed speed;
   const std::string text(output);
+  // Repetitions have ends: the library's matching goes a step deeper with each.
   // An entry of llama-bench has n_prompt, n_gen and then avg_ts.
-  static const std::regex number(R"re("(n_gen|avg_ts)"\s*:\s*"?([0-9.eE+-]+))re");
+  static const std::regex number(R"re("(n_gen|avg_ts)"\s{0,9}:\s{0,9}"?([0-9.eE+-]{1,40}))re");
   double generated = 0;
   for (std::sregex_iterator match(text.begin(), text.end(), number), end; match != end; ++match) {
     const double value = std::strtod((*match)[2].str().c_str(), nullptr);
@@ -54,7 +55,7 @@ PeerSpeed parse_peer_output(std::string_view output) {
       (generated > 0 ? speed.decode : speed.prefill) = value;
     }
   }
-  static const std::regex line(R"((Prompt|Generation):\s*[0-9]+ tokens,\s*([0-9.]+) tokens-per-sec)");
+  static const std::regex line(R"((Prompt|Generation):\s{0,9}[0-9]{1,20} tokens,\s{0,9}([0-9.]{1,40}) tokens-per-sec)");
   for (std::sregex_iterator match(text.begin(), text.end(), line), end; match != end; ++match) {
     const double value = std::strtod((*match)[2].str().c_str(), nullptr);
     ((*match)[1] == "Prompt" ? speed.prefill : speed.decode) = value;

@@ -6,12 +6,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "support/error.h"
 
@@ -28,42 +31,65 @@ constexpr std::chrono::seconds kFarewell{2};      // from the request to end unt
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
 
 // A signal handler can reach nothing but globals. It runs on any thread.
-std::atomic<int> running_group = 0;        // 0: not started yet
-std::atomic<int> early_signal = 0;         // that came before
-struct sigaction before[kSignals.size()];  // what these signals did
+std::atomic<int> running_group = 0;  // 0: not started yet
+std::atomic<int> caught_signal = 0;
 static_assert(std::atomic<int>::is_always_lock_free);
 
-extern "C" void end_group(int signal) {
+/// Who waits for the group ends it, with time to do so. A second signal ends it at once.
+extern "C" void catch_signal(int signal) {
   const int saved = errno;
-  early_signal = signal;
-  if (running_group != 0) {
-    ::kill(-running_group, SIGTERM);
-    for (std::size_t i = 0; i < kSignals.size(); ++i) {
-      if (kSignals[i] == signal) ::sigaction(signal, &before[i], nullptr);
-    }
-    ::raise(signal);
-  }
+  const bool again = caught_signal.exchange(signal) != 0;
+  if (again && running_group != 0) ::kill(-running_group, SIGKILL);
   errno = saved;
 }
 
-/// While it lives, the signals end the group first.
+/// While it lives, the signals end the group; after it, they do what they did before.
 class SignalsEndGroup {
  public:
   SignalsEndGroup() {
-    early_signal = 0;
+    caught_signal = 0;
     struct sigaction action {};
-    action.sa_handler = end_group;
+    action.sa_handler = catch_signal;
     for (std::size_t i = 0; i < kSignals.size(); ++i) {
-      ::sigaction(kSignals[i], nullptr, &before[i]);
-      if (before[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &action, nullptr);
+      ::sigaction(kSignals[i], nullptr, &before_[i]);
+      if (before_[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &action, nullptr);
     }
   }
   SignalsEndGroup(const SignalsEndGroup&) = delete;
   SignalsEndGroup& operator=(const SignalsEndGroup&) = delete;
   ~SignalsEndGroup() {
-    for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before[i], nullptr);
-    running_group = 0;
+    for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
+    if (const int signal = caught_signal.exchange(0); signal != 0) ::raise(signal);
   }
+
+ private:
+  std::array<struct sigaction, kSignals.size()> before_{};
+};
+
+/// The first and the last mebibyte of a text.
+class HeadAndTail {
+ public:
+  void append(std::string_view more) {
+    const std::size_t to_head = std::min(more.size(), kShellOutputEnd - head_.size());
+    head_ += more.substr(0, to_head);
+    tail_ += more.substr(to_head);
+    if (tail_.size() > 2 * kShellOutputEnd) cut();
+  }
+  std::string take() {
+    cut();
+    return std::move(head_) + (dropped_ ? "\n" : "") + std::move(tail_);
+  }
+
+ private:
+  void cut() {
+    if (tail_.size() <= kShellOutputEnd) return;
+    tail_.erase(0, tail_.size() - kShellOutputEnd);
+    dropped_ = true;
+  }
+
+  std::string head_;
+  std::string tail_;  // up to twice as long, so that it is moved rarely
+  bool dropped_ = false;
 };
 
 class Pipe {
@@ -84,12 +110,12 @@ class Pipe {
     ends_[1] = -1;
   }
   /// Adds what comes within `timeout`; false when nobody can write any more.
-  bool read(std::string& text, std::chrono::milliseconds timeout) const {
+  bool read(HeadAndTail& text, std::chrono::milliseconds timeout) const {
     pollfd one{.fd = ends_[0], .events = POLLIN, .revents = 0};
     if (::poll(&one, 1, static_cast<int>(timeout.count())) <= 0) return true;
     std::array<char, 4096> some;
     const ssize_t count = ::read(ends_[0], some.data(), some.size());
-    if (count > 0) text.append(some.data(), static_cast<std::size_t>(count));
+    if (count > 0) text.append({some.data(), static_cast<std::size_t>(count)});
     return count > 0 || (count < 0 && errno == EINTR);
   }
 
@@ -123,11 +149,11 @@ bool has_ended(pid_t process) {
   return ::waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == process;
 }
 
-/// Until the shell has ended and its output too; false: not within `limit`.
-bool read_to_end(pid_t shell, const Pipe& pipe, std::chrono::seconds limit, std::string& output) {
+/// Until the shell has ended and its output too; false: not within `limit` (0: any time), or not before a signal.
+bool read_to_end(pid_t shell, const Pipe& pipe, std::chrono::seconds limit, int signal, HeadAndTail& output) {
   const auto begin = Clock::now();
   for (bool open = true; open || !has_ended(shell);) {
-    if (limit.count() > 0 && Clock::now() - begin >= limit) return false;
+    if (caught_signal != signal || (limit.count() > 0 && Clock::now() - begin >= limit)) return false;
     if (open) {
       open = pipe.read(output, kQuiet);
     } else {
@@ -144,16 +170,19 @@ ShellResult run_shell(const std::string& command, std::chrono::seconds limit) {
   const SignalsEndGroup signals;
   const pid_t shell = spawn_shell(command, pipe.writer());
   running_group = shell;
-  if (const int signal = early_signal; signal != 0) end_group(signal);
   pipe.close_writer();
   ShellResult result;
-  if (!read_to_end(shell, pipe, limit, result.output)) {
-    result.ended_late = true;
+  HeadAndTail output;
+  if (!read_to_end(shell, pipe, limit, 0, output)) {
+    const int signal = caught_signal;
+    result.ended_late = signal == 0;
     ::kill(-shell, SIGTERM);
-    read_to_end(shell, pipe, kFarewell, result.output);
+    read_to_end(shell, pipe, kFarewell, signal, output);
     ::kill(-shell, SIGKILL);
   }
+  running_group = 0;  // another process may have its number soon
   while (::waitpid(shell, &result.status, 0) < 0 && errno == EINTR) continue;
+  result.output = output.take();
   return result;
 }
 

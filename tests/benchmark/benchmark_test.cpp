@@ -92,11 +92,51 @@ TEST(Peer, AShellHasNoInputAndItsOwnStatus) {
   EXPECT_EQ(run_shell("exec >&-; sleep 0.2; exit 4", std::chrono::seconds(30)).status, 4 << 8);
 }
 
+TEST(Peer, OfALongOutputBothEndsAreKept) {
+  const ShellResult result = run_shell("echo first; yes | head -c 50000000; echo last", std::chrono::seconds(60));
+  EXPECT_EQ(result.output.size(), 2 * kShellOutputEnd + 1);
+  EXPECT_TRUE(result.output.starts_with("first\ny\ny\n"));
+  EXPECT_TRUE(result.output.ends_with("\ny\ny\nlast\n"));
+  // Twice a mebibyte is whole.
+  const std::string two = run_shell("seq 1 300000 | head -c 2097152", std::chrono::seconds(60)).output;
+  EXPECT_EQ(two, run_shell("seq 1 300000", std::chrono::seconds(60)).output.substr(0, 2 * kShellOutputEnd));
+  const std::string figures =
+      "echo '\"n_gen\": 0, \"avg_ts\": 5'; yes | head -c 9000000; echo '\"n_gen\": 4, \"avg_ts\": 6'";
+  const PeerSpeed speed = run_peer(figures, 1, 1, std::chrono::seconds(60));
+  EXPECT_EQ(speed.prefill, 5);
+  EXPECT_EQ(speed.decode, 6);
+}
+
+TEST(Peer, ReadsEndlessNumbers) {
+  for (const char* begin : {"\"n_gen\": ", "\"n_gen\"", "Prompt: ", "Prompt: 5 tokens, "}) {
+    for (const char digit : {'1', ' '}) parse_peer_output(begin + std::string(1 << 21, digit));
+  }
+}
+
 // A process that is ended by a signal takes the command with it; one that ignores the signal does not.
 TEST(Peer, ASignalEndsTheCommandFirst) {
   EXPECT_EXIT(run_shell(fmt::format("(trap 'echo bye >&2; exit' TERM; kill -INT {}; sleep 100 & wait)", ::getpid()),
                         std::chrono::seconds(60)),
               testing::KilledBySignal(SIGINT), "");
+}
+
+// One that does not want to end is killed after a moment, or at once by a second signal.
+TEST(Peer, ASignalEndsACommandThatIgnoresIt) {
+  const std::string pid_file = testing::TempDir() + "lily_stubborn_process";
+  for (const bool twice : {false, true}) {
+    const std::string again = twice ? "sleep 0.3; kill -INT $PPID; " : "";
+    const std::string command =
+        fmt::format("trap '' TERM; (echo $$ > {}; kill -INT $PPID; {}sleep 100)", pid_file, again);
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EXIT(run_shell(command, std::chrono::seconds(60)), testing::KilledBySignal(SIGINT), "");
+    const auto passed = std::chrono::steady_clock::now() - begin;
+    EXPECT_LT(passed, std::chrono::seconds(20));
+    pid_t process = 0;
+    std::ifstream(pid_file) >> process;
+    ASSERT_GT(process, 0);
+    EXPECT_NE(::kill(process, 0), 0) << "the shell lives on";
+    std::remove(pid_file.c_str());
+  }
 }
 
 TEST(Speed, SpreadIsOfTheMiddle) {
