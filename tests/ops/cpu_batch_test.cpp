@@ -121,6 +121,27 @@ TEST(CpuBatch, ProjectOfARow) {
   }
 }
 
+// So many rows that they do not fit the second-level cache.
+TEST(CpuBatch, ProjectAddOfManyRows) {
+#if defined(LILY_EMULATED) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "takes its time";
+#endif
+  const ModelConfig config = op_cases::full_shape();
+  Random random(5);
+  const std::int64_t in = config.value_rows(), out = 83, rows = 400;
+  const op_cases::RandomMatrix matrix(random, 1, out, in, 4, config.group_size);
+  const auto values = op_cases::normal_values(random, rows * in, 3.0F);
+  const auto before = op_cases::normal_values(random, rows * out);
+  expect_same_bits(config, "project_add", rows, [&](Ops& ops) -> OnRows {
+    const QuantizedMatrix parts[] = {matrix.view()};
+    return [&, weight = ops.load_linear(parts)](std::int64_t begin, std::int64_t end) {
+      Tensor x = upload(ops, rows_of(before, out, begin, end), out);
+      ops.project_add(upload(ops, rows_of(values, in, begin, end), in), weight, x);
+      return op_cases::read(ops, x);
+    };
+  });
+}
+
 TEST(CpuBatch, MixtureOfExpertsOfARow) {
   for (const ModelConfig& config : shapes()) {
     Random random(3);

@@ -47,9 +47,12 @@ struct IntegerCall {
   float* out = nullptr;  // column 0 is weight row `begin`
   std::int64_t out_stride = 0;
   bool add = false;
-  std::uint8_t* scratch = nullptr;  // integer_scratch() bytes, aligned to 64
+  std::uint8_t* scratch = nullptr;  // kTilesAtOnce * integer_scratch() bytes, aligned to 64
+  const QuantRows* next = nullptr;  // of the thread's next call: its first rows are sent for meanwhile
+  std::int64_t next_begin = 0;
 };
 constexpr std::int64_t kMaxTileRows = 16;
+constexpr std::int64_t kTilesAtOnce = 4;
 /// For a tile: its codes, scales and biases transposed.
 inline std::int64_t integer_scratch(std::int64_t in) {
   return kMaxTileRows * (in / 2 + 8 * (in / kRecordGroup) + 64);

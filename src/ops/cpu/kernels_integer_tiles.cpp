@@ -26,7 +26,6 @@ HWY_INLINE void transpose_codes(const std::uint8_t* from, std::int64_t bytes, st
   for (std::int64_t at = 0; at < bytes; at += 16, to += 16) {
     hn::Vec<decltype(d)> rows[4];
     for (std::int64_t row = 0; row < 4; ++row) {
-      if (at % 64 == 0) __builtin_prefetch(from + (row + 4) * bytes + at, 0, 2);  // as transpose() does
       rows[row] = hn::BitCast(d, hn::LoadU(ByteTag(), from + row * bytes + at));
     }
     auto* units = reinterpret_cast<std::uint64_t*>(to);
@@ -38,7 +37,7 @@ HWY_INLINE void transpose_codes(const std::uint8_t* from, std::int64_t bytes, st
 }
 #else
 HWY_INLINE void transpose_codes(const std::uint8_t* from, std::int64_t bytes, std::uint32_t* to) {
-  transpose<1>(from, bytes, to);
+  transpose<0>(from, bytes, to);
 }
 #endif
 
@@ -50,18 +49,26 @@ struct Tile {
   std::uint32_t* biases;
 };
 
-Tile make_tile(const IntegerCall& call, std::int64_t row) {
-  const QuantRows& weight = *call.weight;
+Tile make_tile(const QuantRows& weight, std::int64_t row, std::uint8_t* scratch) {
   const std::int64_t groups = weight.groups();
   Tile tile{};
-  tile.codes = reinterpret_cast<std::uint32_t*>(call.scratch);
+  tile.codes = reinterpret_cast<std::uint32_t*>(scratch);
   tile.scales = tile.codes + weight.in / 8 * kTileRows;
   tile.biases = tile.scales + (groups + 7) / 8 * 4 * kTileRows;
   transpose_codes(weight.codes + row * weight.row_bytes(), weight.row_bytes(), tile.codes);
-  transpose<1>(reinterpret_cast<const std::uint8_t*>(weight.scales + row * groups), 2 * groups, tile.scales);
-  transpose<1>(reinterpret_cast<const std::uint8_t*>(weight.biases + row * groups), 2 * groups, tile.biases);
+  transpose<0>(reinterpret_cast<const std::uint8_t*>(weight.scales + row * groups), 2 * groups, tile.scales);
+  transpose<0>(reinterpret_cast<const std::uint8_t*>(weight.biases + row * groups), 2 * groups, tile.biases);
   return tile;
 }
+
+// Codes that come next are sent for to the second-level cache (the first is full with this tile) a few lines with each
+// group of products: all at once they would fill the core's queue of reads and hold up the products.
+constexpr std::int64_t kLine = 64;
+struct Upcoming {
+  const std::uint8_t* at = nullptr;
+  const std::uint8_t* end = nullptr;
+  std::int64_t lines = 0;  // with each group
+};
 
 #ifdef LILY_COMPILING_I8MM
 // The integer products of one group: one plane of kM records. Pairs of records times pairs of rows: sums[2p] has those
@@ -144,7 +151,7 @@ HWY_INLINE void split_pairs(SumVector*) {}
 
 // kM records times one tile, in integer-inl.h's order of sums.
 template <int kM, int kPlanes>
-void tile_products(const Tile& tile, const IntegerCall& call, std::int64_t m, std::int64_t column) {
+void tile_products(const Tile& tile, const IntegerCall& call, std::int64_t m, std::int64_t column, Upcoming upcoming) {
   const FloatTag d;
   const RecordLayout& layout = call.layout;
   const std::uint8_t* records[kM];
@@ -167,6 +174,7 @@ void tile_products(const Tile& tile, const IntegerCall& call, std::int64_t m, st
       add_group<kM>(codes, records, even_offset(g) + layout.low_offset(), sums);
     }
     split_pairs<kM>(sums);
+    for (std::int64_t i = 0; i < upcoming.lines; ++i, upcoming.at += kLine) __builtin_prefetch(upcoming.at, 0, 2);
     const FloatVector scale = group_value(tile.scales, g);
     for (int j = 0; j < kM; ++j) {
       const FloatVector factor = hn::Mul(scale, hn::Set(d, record_scales(layout, records[j])[g]));
@@ -181,23 +189,59 @@ void tile_products(const Tile& tile, const IntegerCall& call, std::int64_t m, st
 
 // As many records at once as registers hold, in parts of about the same size: 13 are 7 and 6, not 12 and 1.
 constexpr int kMostRecords = kTileRegisters == 16 ? 12 : 4;
-using TileProducts = void (*)(const Tile& tile, const IntegerCall& call, std::int64_t m, std::int64_t column);
+using TileProducts = void (*)(const Tile& tile, const IntegerCall& call, std::int64_t m, std::int64_t column,
+                              Upcoming upcoming);
 template <int kPlanes, int... kIndex>
 constexpr std::array<TileProducts, kMostRecords> all_sizes(std::integer_sequence<int, kIndex...>) {
   return {tile_products<kIndex + 1, kPlanes>...};
+}
+
+// Records that do not fit the second-level cache are taken a few parts at a time, by several tiles one after the other.
+constexpr std::int64_t kCachedParts = 8;
+constexpr std::int64_t kCacheBytes = std::int64_t{3} << 19;
+
+// The rows that follow `row`, as far as they are known, to be sent for with `groups` groups of products.
+Upcoming upcoming_rows(const IntegerCall& call, std::int64_t row, std::int64_t rows, std::int64_t groups) {
+  const QuantRows* weight = row < call.rows ? call.weight : call.next;
+  if (weight == nullptr) return {};
+  const std::int64_t first = row < call.rows ? call.begin + row : call.next_begin;
+  for (const BFloat16* values : {weight->scales, weight->biases}) {
+    const auto* from = reinterpret_cast<const std::uint8_t*>(values + first * weight->groups());
+    for (std::int64_t at = 0; at < 2 * rows * weight->groups(); at += kLine) __builtin_prefetch(from + at, 0, 2);
+  }
+  const std::uint8_t* codes = weight->codes + first * weight->row_bytes();
+  const std::int64_t bytes = rows * weight->row_bytes();
+  return {codes, codes + bytes, (bytes + groups * kLine - 1) / (groups * kLine)};
 }
 
 template <int kPlanes>
 void tiles(const IntegerCall& call) {
   constexpr auto kProducts = all_sizes<kPlanes>(std::make_integer_sequence<int, kMostRecords>());
   const std::int64_t parts = (call.m + kMostRecords - 1) / kMostRecords;
-  for (std::int64_t row = 0; row < call.rows; row += kTileRows) {
-    const Tile tile = make_tile(call, call.begin + row);
-    std::int64_t m = 0;
-    for (std::int64_t part = 0; part < parts; ++part) {
-      const std::int64_t count = (call.m - m) / (parts - part);
-      kProducts[static_cast<std::size_t>(count - 1)](tile, call, m, row);
-      m += count;
+  const std::int64_t groups = call.layout.groups();
+  const bool cached = call.m * call.layout.bytes() <= kCacheBytes;
+  const std::int64_t at_once = cached ? 1 : kTilesAtOnce;
+  const std::int64_t parts_at_once = cached ? parts : kCachedParts;
+  for (std::int64_t row = 0; row < call.rows; row += at_once * kTileRows) {
+    const std::int64_t count = HWY_MIN(at_once, (call.rows - row) / kTileRows);
+    std::array<Tile, kTilesAtOnce> made;
+    for (std::int64_t i = 0; i < count; ++i) {
+      made[static_cast<std::size_t>(i)] = make_tile(*call.weight, call.begin + row + i * kTileRows,
+                                                    call.scratch + i * integer_scratch(call.weight->in));
+    }
+    const std::int64_t steps = count * parts;
+    Upcoming upcoming = upcoming_rows(call, row + count * kTileRows, count * kTileRows, steps * groups);
+    for (std::int64_t part = 0; part < parts; part += parts_at_once) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        for (std::int64_t p = part; p < HWY_MIN(part + parts_at_once, parts); ++p) {
+          const std::int64_t m = call.m * p / parts;
+          const std::int64_t records = call.m * (p + 1) / parts - m;
+          kProducts[static_cast<std::size_t>(records - 1)](made[static_cast<std::size_t>(i)], call, m,
+                                                           row + i * kTileRows, upcoming);
+          upcoming.at += groups * upcoming.lines * kLine;
+          if (upcoming.at >= upcoming.end) upcoming.lines = 0;
+        }
+      }
     }
   }
 }

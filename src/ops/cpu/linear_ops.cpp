@@ -53,7 +53,9 @@ void CpuOps::multiply(const Input& input, const Product& product, std::byte* scr
                      .out = product.out,
                      .out_stride = product.out_stride,
                      .add = product.add,
-                     .scratch = reinterpret_cast<std::uint8_t*>(scratch)};
+                     .scratch = reinterpret_cast<std::uint8_t*>(scratch),
+                     .next = product.next,
+                     .next_begin = product.next_begin};
     if (kernels_.tile_rows > 0 && product.m >= kTilesFrom) {
       call.rows = product.rows / kernels_.tile_rows * kernels_.tile_rows;
       kernels_.integer_tiles(call);
@@ -82,8 +84,10 @@ void CpuOps::multiply_all(const Input& input, std::int64_t rows, const Weight& w
   std::int64_t scratch_bytes = 0;
   for (const QuantRows& part : storage.parts()) scratch_bytes = std::max(scratch_bytes, product_scratch(part));
   std::byte* scratch = thread_scratch(scratch_bytes);
-  pool_.run(storage.blocks(kBlockRows), [&](std::int64_t item, int thread) noexcept {
+  const std::int64_t blocks = storage.blocks(kBlockRows);
+  pool_.run(blocks, [&](std::int64_t item, int thread) noexcept {
     const RowBlock block = storage.block(item, kBlockRows);
+    const RowBlock next = item + 1 < blocks ? storage.block(item + 1, kBlockRows) : RowBlock{};
     multiply(input,
              {.weight = block.part,
               .begin = block.begin,
@@ -91,7 +95,9 @@ void CpuOps::multiply_all(const Input& input, std::int64_t rows, const Weight& w
               .m = rows,
               .out = out + block.column,
               .out_stride = weight.out,
-              .add = add},
+              .add = add,
+              .next = next.part,
+              .next_begin = next.begin},
              scratch + thread * scratch_bytes);
   });
 }

@@ -12,9 +12,11 @@
 namespace lily::cpu {
 namespace {
 
-// Weight rows per item. For one row of activations reading is all the work: fewer, longer runs of memory.
-constexpr std::int64_t kIntermediateBlock = 64;  // whole groups of a record
-constexpr std::int64_t kIntermediateBlockOfOneRow = 256;
+// Weight rows per item. Few rows of activations: longer runs of memory, and the rows are fetched less often. Many, as
+// the shared expert has: small parts, so that the threads end together.
+constexpr std::int64_t kIntermediateBlock = 256;  // whole groups of a record
+constexpr std::int64_t kManyRows = 256;
+constexpr std::int64_t kIntermediateBlockOfManyRows = 64;
 constexpr std::int64_t kOutputBlock = 64;
 constexpr std::int64_t kOutputBlockOfOneRow = 512;
 
@@ -49,6 +51,13 @@ struct CpuOps::ExpertGroup {
   std::vector<std::int32_t> rows;  // of x, ascending
   std::vector<float> shares;       // by which each row's output counts
   std::int64_t hidden = 0;         // byte at which its hidden rows begin
+};
+
+// Some rows of an expert's gate and up.
+struct CpuOps::HiddenItem {
+  const ExpertGroup* group = nullptr;
+  std::int64_t begin = 0;
+  std::int64_t rows = 0;
 };
 
 std::vector<CpuOps::ExpertGroup> CpuOps::route(const Input& input, std::int64_t rows, const MoeWeights& weights) {
@@ -89,8 +98,10 @@ std::vector<CpuOps::ExpertGroup> CpuOps::route(const Input& input, std::int64_t 
 }
 
 // One block of one expert's intermediate values, as floats or as records: what its down matrix takes.
-void CpuOps::expert_hidden(const ExpertGroup& group, std::int64_t begin, std::int64_t rows, const Input& input,
-                           std::byte* scratch, std::byte* hidden) const {
+void CpuOps::expert_hidden(const HiddenItem& item, const HiddenItem* next, const Input& input, std::byte* scratch,
+                           std::byte* hidden) const {
+  const auto& [group_of_item, begin, rows] = item;
+  const ExpertGroup& group = *group_of_item;
   const Mlp& mlp = *group.mlp;
   const auto m = static_cast<std::int64_t>(group.rows.size());
   auto* gate_values = reinterpret_cast<float*>(scratch + product_scratch(mlp.gate));
@@ -101,10 +112,14 @@ void CpuOps::expert_hidden(const ExpertGroup& group, std::int64_t begin, std::in
                   .index = group.rows.data(),
                   .m = m,
                   .out = gate_values,
-                  .out_stride = rows};
+                  .out_stride = rows,
+                  .next = &mlp.up,
+                  .next_begin = begin};
   multiply(input, product, scratch);
   product.weight = &mlp.up;
   product.out = up_values;
+  product.next = next != nullptr ? &next->group->mlp->gate : nullptr;
+  product.next_begin = next != nullptr ? next->begin : 0;
   multiply(input, product, scratch);
   kernels_.silu_mul(gate_values, up_values, m * rows, gate_values);
   const std::int64_t row_bytes = hidden_row_bytes(mlp.down);
@@ -120,23 +135,38 @@ void CpuOps::expert_hidden(const ExpertGroup& group, std::int64_t begin, std::in
   }
 }
 
-// One block of x's columns, all experts.
+// One block of x's columns, all experts. The block is summed in a copy without gaps: its pieces of x lie a power of two
+// apart, so that few of them would fit the caches at once.
 void CpuOps::expert_output(std::span<const ExpertGroup> groups, std::int64_t begin, std::int64_t rows,
                            std::byte* hidden, std::byte* scratch, Tensor& x) const {
-  for (const ExpertGroup& group : groups) {
+  auto* sums = reinterpret_cast<float*>(scratch);
+  float* outputs = sums + x.rows * rows;
+  std::byte* product_scratch = scratch + (8 * x.rows * rows + 63) / 64 * 64;
+  for (std::int64_t i = 0; i < x.rows; ++i) std::copy_n(values(x) + i * x.cols + begin, rows, sums + i * rows);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const ExpertGroup& group = groups[g];
+    const bool last = g + 1 == groups.size();
     const QuantRows& down = group.mlp->down;
     const auto m = static_cast<std::int64_t>(group.rows.size());
-    auto* outputs = reinterpret_cast<float*>(scratch + product_scratch(down));
     const std::byte* own = hidden + group.hidden;
     const Input input{reinterpret_cast<const float*>(own),
                       takes_records(down) ? reinterpret_cast<const std::uint8_t*>(own) : nullptr, layout_of(down.in)};
-    multiply(input, {.weight = &down, .begin = begin, .rows = rows, .m = m, .out = outputs, .out_stride = rows},
-             scratch);
+    multiply(input,
+             {.weight = &down,
+              .begin = begin,
+              .rows = rows,
+              .m = m,
+              .out = outputs,
+              .out_stride = rows,
+              .next = &groups[last ? 0 : g + 1].mlp->down,
+              .next_begin = last ? begin + rows : begin},
+             product_scratch);
     for (std::int64_t i = 0; i < m; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      kernels_.scaled_add(outputs + i * rows, group.shares[at], rows, values(x) + group.rows[at] * x.cols + begin);
+      kernels_.scaled_add(outputs + i * rows, group.shares[at], rows, sums + group.rows[at] * rows);
     }
   }
+  for (std::int64_t i = 0; i < x.rows; ++i) std::copy_n(sums + i * rows, rows, values(x) + i * x.cols + begin);
 }
 
 void CpuOps::mixture_of_experts(const MoeWeights& weights, Tensor& x) {
@@ -150,35 +180,31 @@ void CpuOps::mixture_of_experts(const MoeWeights& weights, Tensor& x) {
     groups = route(input, x.rows, weights);
   }
 
-  struct Item {
-    const ExpertGroup* group;
-    std::int64_t begin;
-    std::int64_t rows;
-  };
-  const std::int64_t block = x.rows == 1 ? kIntermediateBlockOfOneRow : kIntermediateBlock;
   const std::int64_t output_block = x.rows == 1 ? kOutputBlockOfOneRow : kOutputBlock;
-  std::vector<Item> items;
+  std::vector<HiddenItem> items;
   std::int64_t hidden_bytes = 0;
   std::int64_t scratch_bytes = 0;
   double down_bytes = 0;
   double down_operations = 0;
   for (const ExpertGroup& group : groups) {
     const Mlp& mlp = *group.mlp;
+    const auto m = static_cast<std::int64_t>(group.rows.size());
+    const std::int64_t block = m < kManyRows ? kIntermediateBlock : kIntermediateBlockOfManyRows;
     for (std::int64_t b = 0; b < mlp.gate.out; b += block)
       items.push_back({&group, b, std::min(block, mlp.gate.out - b)});
-    hidden_bytes += static_cast<std::int64_t>(group.rows.size()) * hidden_row_bytes(mlp.down);
+    hidden_bytes += m * hidden_row_bytes(mlp.down);
     down_bytes += stored_bytes(mlp.down);
-    down_operations += operations(static_cast<std::int64_t>(group.rows.size()), mlp.down.out, mlp.down.in);
-    scratch_bytes = std::max({scratch_bytes, product_scratch(mlp.gate), product_scratch(mlp.down)});
+    down_operations += operations(m, mlp.down.out, mlp.down.in);
+    scratch_bytes = std::max({scratch_bytes, product_scratch(mlp.gate) + 4 * m * 2 * block,
+                              product_scratch(mlp.down) + 4 * x.rows * 2 * output_block});
   }
-  scratch_bytes += x.rows * 4 * std::max(2 * block, output_block);
   auto* hidden = hidden_.get<std::byte>(hidden_bytes);
   std::byte* scratch = thread_scratch(scratch_bytes);
   {
     const Profile::Scope scope(profile_, "experts gate, up", 2 * down_bytes, 2 * down_operations);
     pool_.run(static_cast<std::int64_t>(items.size()), [&](std::int64_t i, int thread) noexcept {
-      const Item& item = items[static_cast<std::size_t>(i)];
-      expert_hidden(*item.group, item.begin, item.rows, input, scratch + thread * scratch_bytes, hidden);
+      const HiddenItem* item = items.data() + i;
+      expert_hidden(*item, item == &items.back() ? nullptr : item + 1, input, scratch + thread * scratch_bytes, hidden);
     });
   }
   const Profile::Scope scope(profile_, "experts down", down_bytes, down_operations);

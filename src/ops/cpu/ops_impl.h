@@ -50,6 +50,7 @@ class CpuOps final : public Ops {
   Pages move_to_huge_pages(std::vector<QuantRows>& rows);
 
   struct ExpertGroup;  // the rows that go to one expert
+  struct HiddenItem;   // some of its intermediate values
   struct AttendItem;   // some queries of one KV head over some ranges of tokens
   struct AttendWork;   // what the items of one call share
   struct AttendScratch;
@@ -74,13 +75,15 @@ class CpuOps final : public Ops {
     float* out = nullptr;
     std::int64_t out_stride = 0;
     bool add = false;
+    const QuantRows* next = nullptr;  // what the thread probably multiplies next, from row next_begin
+    std::int64_t next_begin = 0;
   };
   bool takes_records(const QuantRows& weight) const {
     return activations_ != Activations::kFloat32 && fits_records(weight);
   }
   RecordLayout layout_of(std::int64_t in) const { return {in, activations_ == Activations::kInt8 ? 1 : 2}; }
   static std::int64_t product_scratch(const QuantRows& weight) {  // bytes, a multiple of 64
-    const auto bytes = std::max(4 * linear_scratch(weight), integer_scratch(weight.in));
+    const auto bytes = std::max(4 * linear_scratch(weight), kTilesAtOnce * integer_scratch(weight.in));
     return (bytes + 63) / 64 * 64;
   }
   static double stored_bytes(const QuantRows& weight) {
@@ -114,8 +117,9 @@ class CpuOps final : public Ops {
     return takes_records(down) ? layout_of(down.in).bytes() : 4 * down.in;
   }
   std::vector<ExpertGroup> route(const Input& input, std::int64_t rows, const MoeWeights& weights);
-  void expert_hidden(const ExpertGroup& group, std::int64_t begin, std::int64_t rows, const Input& input,
-                     std::byte* scratch, std::byte* hidden) const;
+  /// `next`: what the thread probably does next; may be nullptr.
+  void expert_hidden(const HiddenItem& item, const HiddenItem* next, const Input& input, std::byte* scratch,
+                     std::byte* hidden) const;
   void expert_output(std::span<const ExpertGroup> groups, std::int64_t begin, std::int64_t rows, std::byte* hidden,
                      std::byte* scratch, Tensor& x) const;
 
