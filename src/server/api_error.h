@@ -36,10 +36,9 @@ class ApiError : public Error {
   }
 
  private:
-  /// Messages quote the request, whose fields can be megabytes long, or hold zeros, where what() would end.
+  /// Messages quote the request, whose fields can be megabytes long.
   static std::string quotable(std::string message) {
     constexpr std::size_t kLongest = 1000;
-    for (std::size_t at = 0; (at = message.find('\0', at)) != std::string::npos;) message.replace(at, 1, "\\0");
     if (message.size() <= kLongest) return message;
     std::size_t end = kLongest;
     while (end > 0 && (static_cast<unsigned char>(message[end]) & 0xC0U) == 0x80U) --end;  // inside of a character

@@ -9,14 +9,20 @@
 
 namespace lily {
 
-/// Says what went wrong and where (`what()`), and what to do about it (`hint()`, may be empty).
+/// Says what went wrong and where (`what()`), and what to do about it (`hint()`, may be empty). Zero bytes, which come
+/// with what messages quote, are shown as "\0": what() would end there.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message, std::string hint = {})
-      : std::runtime_error(message), hint_(std::move(hint)) {}
+      : std::runtime_error(without_zeros(message)), hint_(without_zeros(std::move(hint))) {}
   const std::string& hint() const noexcept { return hint_; }
 
  private:
+  static std::string without_zeros(std::string text) {
+    for (std::size_t at = 0; (at = text.find('\0', at)) != std::string::npos;) text.replace(at, 1, "\\0");
+    return text;
+  }
+
   std::string hint_;
 };
 

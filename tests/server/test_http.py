@@ -218,6 +218,13 @@ def test_targets_may_name_the_host(server):
 
 def test_zeros_do_not_cut_messages(server):
     assert "'a\\0b' here" in httpx.get(server.url + "/v1/models/a%00b").json()["error"]["message"]
+    user = {"role": "user", "content": "x"}
+    def asked(schema):
+        return {"messages": [user], "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}}
+    for body, said in (({"messages": [{"role": "a\0b", "content": "x"}]}, "'a\\0b', expected"),
+                       ({"messages": [{"role": "user", "content": [{"type": "a\0b"}]}]}, "'a\\0b' without"),
+                       (asked({"type": "object", "properties": {"a\0b": {"not": {}}}}), "/a\\0b/not is")):
+        assert said in server.post(CHAT, body).json()["error"]["message"], server.post(CHAT, body).text
     assert "/a\\0b is not served here" in httpx.get(server.url + "/a%00b").json()["error"]["message"]
 
 
