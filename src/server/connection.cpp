@@ -85,7 +85,9 @@ RequestFraming check_header(std::string_view header, int lines) {
     const std::string name = lower(line.substr(0, colon));
     if (name == "host" && ++hosts > 1) throw invalid("two hosts");
     if (name == "content-length") add_length(line.substr(colon + 1), ++lengths == 1, framing);
-    if (name == "transfer-encoding") framing.reusable = false;
+    if (name != "transfer-encoding") continue;
+    framing.reusable = false;
+    framing.chunked = lower(trimmed(line.substr(colon + 1))) == "chunked";
   }
   // A POST without a length, or a body of another method, which the library does not read.
   if (request_line.starts_with("POST ") ? lengths == 0 : framing.length > 0) framing.reusable = false;
@@ -144,6 +146,7 @@ std::optional<RequestFraming> Connection::next_request(const std::function<bool(
       header_size_ = header.size();
       taken_ = 0;
       line_ = 0;
+      chunks_ = framing.chunked ? std::optional<ChunkCheck>(std::in_place) : std::nullopt;
       body_begin_ = Clock::now();
       return framing;
     }
@@ -165,6 +168,12 @@ bool Connection::body_line_is_too_long(std::span<const char> bytes) {
   return line_ > kLongestBodyLine;
 }
 
+bool Connection::chunks_are_well(std::span<const char> bytes) {
+  const std::size_t count = std::min(bytes.size(), body_taken());  // the rest is of the header
+  const std::span<const char> of_body = bytes.last(count);
+  return !chunks_ || chunks_->pass({of_body.data(), count});
+}
+
 std::ptrdiff_t Connection::read(std::span<char> bytes) {
   if (position_ == buffer_.size()) {
     const auto allowed = limits_.silence + std::chrono::seconds(body_taken() / kLeastBytesPerSecond);
@@ -178,7 +187,8 @@ std::ptrdiff_t Connection::read(std::span<char> bytes) {
   std::copy_n(buffer_.data() + position_, count, bytes.data());
   position_ += count;
   taken_ += count;
-  if (taken_ > header_size_ && body_line_is_too_long(bytes.first(count))) return -1;
+  if (taken_ <= header_size_) return static_cast<std::ptrdiff_t>(count);
+  if (body_line_is_too_long(bytes.first(count)) || !chunks_are_well(bytes.first(count))) return -1;
   return static_cast<std::ptrdiff_t>(count);
 }
 

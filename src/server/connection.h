@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "server/chunk_check.h"
+
 namespace lily {
 
 struct ConnectionLimits {
@@ -28,6 +30,7 @@ using HeaderFields = std::vector<std::pair<std::string, std::string>>;  // names
 /// How a request says where it ends, as far as this can be trusted.
 struct RequestFraming {
   std::size_t length = 0;    // of the body
+  bool chunked = false;      // it says its length as it comes
   bool reusable = true;      // after such a request the connection can serve another
   HeaderFields fields = {};  // filled by Connection::next_request
 };
@@ -53,7 +56,7 @@ class Connection {
   /// How much of the body was read.
   std::size_t body_taken() const { return taken_ - header_size_; }
 
-  /// Some of the request's bytes. 0: the client has closed; -1: it is too slow, or gone.
+  /// Some of the request's bytes. 0: the client has closed; -1: it is too slow, or gone, or these are no chunks.
   std::ptrdiff_t read(std::span<char> bytes);
   /// Some of these; -1: the client takes nothing, or is gone.
   std::ptrdiff_t write(std::span<const char> bytes) const;
@@ -66,14 +69,16 @@ class Connection {
   bool wait(short events, Clock::duration timeout) const;
   std::ptrdiff_t receive();
   bool body_line_is_too_long(std::span<const char> bytes);
+  bool chunks_are_well(std::span<const char> bytes);
 
   int socket_;
   ConnectionLimits limits_;
   std::string buffer_;  // received; from position_ on not yet read
   std::size_t position_ = 0;
-  std::size_t header_size_ = 0;     // of this request
-  std::size_t taken_ = 0;           // of this request's bytes
-  std::size_t line_ = 0;            // bytes that were read one by one since the last line feed
+  std::size_t header_size_ = 0;  // of this request
+  std::size_t taken_ = 0;        // of this request's bytes
+  std::size_t line_ = 0;         // bytes that were read one by one since the last line feed
+  std::optional<ChunkCheck> chunks_;
   Clock::time_point body_begin_{};  // when the header was there
 };
 

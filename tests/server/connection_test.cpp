@@ -86,6 +86,26 @@ TEST(ToOriginForm, TakesTheHostFromTheTarget) {
   }
 }
 
+TEST(ChunkCheck, FollowsChunks) {
+  const auto pass = [](std::string_view body, std::size_t piece) {
+    ChunkCheck check;
+    for (std::size_t at = 0; at < body.size(); at += piece) {
+      if (!check.pass(body.substr(at, piece))) return false;
+    }
+    return true;
+  };
+  for (const std::size_t piece : {1, 2, 3, 100}) {
+    for (const char* well :
+         {"0\r\n\r\n", "3\r\nabc\r\n0A;x=y\r\n0123456789\r\n000\r\n\r\n", "1 \t\r\na\r\n0 ;a\r\n\r\nmore", "f\r\n"}) {
+      EXPECT_TRUE(pass(well, piece)) << well;
+    }
+    for (const char* wrong : {"zz", "\r\n", "-1\r\n", "+1\r\n", " 1\r\n", "0x1\r\na\r\n", "1\na\r\n", "1\r\naX",
+                              "1\r\na\n", "1\r\na\rX", "1\r\na\r\n\r\n", "1234567890123456\r\n", "1;a\n", "1\rx"}) {
+      EXPECT_FALSE(pass(wrong, piece)) << wrong;
+    }
+  }
+}
+
 TEST(HeaderFields, AreAsTheyWereSent) {
   const HeaderFields expected = {{"Host", "local%68ost"}, {"X-Key", "a%41+b : c"}, {"Empty", ""}, {"x-key", "d"}};
   EXPECT_EQ(header_fields("GET /%41 HTTP/1.1\r\nHost:local%68ost\r\nX-Key: \ta%41+b : c \r\nEmpty:\r\nx-key:d\r\n\r\n"),
@@ -187,7 +207,7 @@ TEST_F(ConnectionTest, BodiesThatDripOrHaveEndlessLinesEnd) {
   std::array<char, 64> rest;
   while (::recv(ends_[0], rest.data(), rest.size(), MSG_DONTWAIT) > 0) continue;
   Connection another(ends_[0], {});
-  send(header + std::string(10000, 'a'));
+  send(header + "1;" + std::string(10000, 'a'));
   ASSERT_TRUE(another.next_request(never));
   read_all(another, header.size());
   std::size_t line = 0;

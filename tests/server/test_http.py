@@ -507,6 +507,15 @@ def test_ranges_are_ignored(server):
         assert answer.status_code == status and "served here" not in answer.text, answer.headers
 
 
+def test_what_is_not_made_of_chunks_is_no_body(server):
+    begin = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    body = b'{"content":"a"}'
+    for chunks in (b"f\r\n" + body + b"XX\r\n0\r\n\r\n", b"0xf\r\n" + body + b"\r\n0\r\n\r\n", b"+f\r\n" + body + b"\r\n0\r\n\r\n",
+                   b"-1\r\n" + body + b"\r\n0\r\n\r\n", b"f\r\n" + body + b"\n0\r\n\r\n"):
+        answer = server.exchange(begin + chunks)
+        assert answer.startswith(b"HTTP/1.1 400 ") and b"not made of chunks" in answer, (chunks, answer)
+
+
 def test_chunks_are_read_however_they_are_announced(server):
     request = (b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: Chunked\r\n\r\n"
                b"f;a=b\r\n" + b'{"content":"a"}' + b"\r\n0\r\n\r\n")
