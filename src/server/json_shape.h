@@ -17,7 +17,7 @@ struct JsonShape {
 
 /// Levels that requests, and JSON texts inside them, may have.
 inline constexpr std::size_t kDeepestJson = 128;
-/// Twice the tokens of the longest context, should all be given as ids: 80 MB of numbers, 160 MB of the dearest values.
+/// Twice the tokens of the longest context, should all be given as ids: 100 MB of numbers, 180 MB of texts.
 inline constexpr std::size_t kMostJsonValues = std::size_t{1} << 21;
 /// One object of 16,384 fields, or any number of small ones: a second.
 inline constexpr std::uint64_t kMostFieldSquares = std::uint64_t{1} << 28;
