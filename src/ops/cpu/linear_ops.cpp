@@ -10,6 +10,10 @@ namespace {
 
 // Weight rows per item: enough work to hide the hand-out, few enough that the threads end together.
 constexpr std::int64_t kBlockRows = 64;
+// For one row of activations reading is all the work: runs of memory are up to so many times longer, where that leaves
+// each thread enough items.
+constexpr std::int64_t kLongerRuns = 4;
+constexpr std::int64_t kItemsPerThread = 8;
 // Rows of activations from which transposing the codes is worth it.
 constexpr std::int64_t kTilesFrom = 2;
 
@@ -84,10 +88,12 @@ void CpuOps::multiply_all(const Input& input, std::int64_t rows, const Weight& w
   std::int64_t scratch_bytes = 0;
   for (const QuantRows& part : storage.parts()) scratch_bytes = std::max(scratch_bytes, product_scratch(part));
   std::byte* scratch = thread_scratch(scratch_bytes);
-  const std::int64_t blocks = storage.blocks(kBlockRows);
+  const std::int64_t runs = weight.out / (kBlockRows * kItemsPerThread * pool_.size());
+  const std::int64_t block_rows = kBlockRows * (rows == 1 ? std::clamp<std::int64_t>(runs, 1, kLongerRuns) : 1);
+  const std::int64_t blocks = storage.blocks(block_rows);
   pool_.run(blocks, [&](std::int64_t item, int thread) noexcept {
-    const RowBlock block = storage.block(item, kBlockRows);
-    const RowBlock next = item + 1 < blocks ? storage.block(item + 1, kBlockRows) : RowBlock{};
+    const RowBlock block = storage.block(item, block_rows);
+    const RowBlock next = item + 1 < blocks ? storage.block(item + 1, block_rows) : RowBlock{};
     multiply(input,
              {.weight = block.part,
               .begin = block.begin,
