@@ -155,6 +155,16 @@ void HttpServer::add_common_handlers() {
     if (status != 404 && status != 405) response.set_header("Connection", "close");  // what follows is no request
     send_error(request, response, ApiError({.status = status}, message));
   });
+  server_->set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
+    if (has_handler(request)) return httplib::Server::HandlerResponse::Unhandled;
+    send_not_found(request, response);
+    return httplib::Server::HandlerResponse::Handled;
+  });
+  server_->set_expect_100_continue_handler([this](const httplib::Request& request, httplib::Response& response) {
+    if (has_handler(request)) return 100;
+    send_not_found(request, response);
+    return response.status;
+  });
   // A route or the library, or both, may say that the connection ends.
   server_->set_post_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
     if (!response.has_header("Connection")) return;
@@ -171,6 +181,20 @@ void HttpServer::add_common_handlers() {
     response.set_header("Access-Control-Max-Age", "86400");
     response.status = 204;
   });
+}
+
+bool HttpServer::has_handler(const httplib::Request& request) const {
+  if (request.method == "GET" || request.method == "HEAD" || request.method == "OPTIONS") return true;
+  const auto known = methods_.find(request.path);
+  return known != methods_.end() && known->second == request.method;
+}
+
+/// The error handler finds the words.
+void HttpServer::send_not_found(const httplib::Request& request, httplib::Response& response) {
+  response.status = 404;
+  const bool has_body = request.has_header("Transfer-Encoding") ||
+                        (request.has_header("Content-Length") && request.get_header_value("Content-Length") != "0");
+  if (has_body) response.set_header("Connection", "close");  // it is not read
 }
 
 /// Checks host, origin and key; false: the response says why not.

@@ -106,6 +106,9 @@ class HttpServer {
 
  private:
   void add_common_handlers();
+  /// Whether the library may go on: it would read the body of any other request into memory, without a limit.
+  bool has_handler(const httplib::Request& request) const;
+  static void send_not_found(const httplib::Request& request, httplib::Response& response);
   bool admit(const httplib::Request& request, httplib::Response& response) const;
   static void send_error(const httplib::Request& request, httplib::Response& response, const ApiError& error);
   void fail(const httplib::Request& request, httplib::Response& response, const std::exception& error) const;

@@ -516,6 +516,53 @@ def test_what_is_not_made_of_chunks_is_no_body(server):
         assert answer.startswith(b"HTTP/1.1 400 ") and b"not made of chunks" in answer, (chunks, answer)
 
 
+def test_bodies_that_nobody_reads_take_no_memory(lily):
+    def memory():
+        status = open(f"/proc/{server.process.pid}/status").read()
+        return int(status.split("VmHWM:")[1].split()[0]) >> 10
+    def send(begin, piece):
+        with server.connect() as connection:
+            connection.sendall(begin + b"\r\nHost: localhost\r\n" + (b"Transfer-Encoding: chunked\r\n\r\n" if piece else b"\r\n"))
+            try:
+                for _ in range(100):
+                    connection.sendall(piece or b"x" * (1 << 20))
+                connection.sendall(b"0\r\n\r\n")
+            except ConnectionError:
+                pass  # closed
+            return until_closed(connection)[0]
+    chunk = b"100000\r\n" + b"x" * (1 << 20) + b"\r\n"
+    with Server(lily, "--api-key", "a") as server:
+        before = memory()
+        for begin, piece in ((b"PUT /x HTTP/1.1", b""), (b"POST /nope HTTP/1.1", chunk), (b"PUT /health HTTP/1.1", chunk),
+                             (b"PRI * HTTP/1.1", chunk), (b"PATCH /tokenize HTTP/1.1", chunk), (b"DELETE / HTTP/1.1", chunk)):
+            answer = send(begin, piece)
+            assert not answer or answer.split()[1] in (b"400", b"404", b"405"), (begin, answer)
+            assert memory() - before < 30, (begin, before, memory())
+
+
+def test_what_is_not_served_is_refused_at_once(server):
+    for begin, lines, status, closes in (
+            ("PUT /health", "", b"405", False), ("PATCH /health", "", b"405", False), ("DELETE /health", "", b"405", False),
+            ("PUT /tokenize", "", b"405", False), ("PUT /nope", "", b"404", False), ("PRI *", "", b"404", False),
+            ("POST /health", "", b"405", True), ("POST /nope", "", b"404", True), ("POST /tokenize", "", b"411", True),
+            ("POST /nope", "Content-Length: 0\r\n", b"404", False), ("POST /nope", "Content-Length: 300000000\r\n", b"404", True),
+            ("PUT /tokenize", "Content-Length: 9\r\nExpect: 100-continue\r\n", b"405", True)):
+        with server.connect() as connection:
+            connection.settimeout(5)
+            connection.sendall(f"{begin} HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n".encode())
+            answer = b""
+            while not answer.endswith(b"}}"):
+                answer += connection.recv(65536)
+            head = answer.split(b"\r\n\r\n")[0]
+            assert head.split()[1] == status and (b"Allow: " in head) == (status == b"405"), (begin, lines, answer)
+            assert (b"Connection: close" in head) == closes, (begin, lines, answer)
+            if closes:
+                assert until_closed(connection)[1] < 5, (begin, lines)
+            else:
+                connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                assert connection.recv(65536).startswith(b"HTTP/1.1 200 OK"), (begin, lines)
+
+
 def test_chunks_are_read_however_they_are_announced(server):
     request = (b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: Chunked\r\n\r\n"
                b"f;a=b\r\n" + b'{"content":"a"}' + b"\r\n0\r\n\r\n")
