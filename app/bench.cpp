@@ -14,6 +14,7 @@
 #include "benchmark/peer.h"
 #include "benchmark/speed.h"
 #include "benchmark/trace.h"
+#include "checkpoint/checkpoint.h"
 #include "commands.h"
 #include "engine/loaded_model.h"
 #include "ops/profile.h"
@@ -181,6 +182,14 @@ void bench(BenchOptions options) {
   }
   auto device = make_device(parse_device_kind(options.load.device));
   if (options.trace && device == nullptr) return bench_full_shape_trace(options);
+  const std::int64_t positions = Checkpoint::open(resolve_model(options.load.model)).config().max_position_embeddings;
+  if (options.sweep) std::erase_if(options.lengths, [&](std::int64_t n) { return n + options.tokens > positions; });
+  for (const std::int64_t length : options.lengths) {
+    if (length + options.tokens <= positions) continue;
+    throw Error(fmt::format("bench: a prompt of {} and a reply of {} tokens are more than the model's {} positions",
+                            length, options.tokens, positions),
+                "give shorter ones with -p and -n");
+  }
   Profile profile;
   if (options.profile) options.load.profile = &profile;
   LoadedModel model(options.load, std::move(device));

@@ -26,6 +26,13 @@ std::unique_ptr<Device> choose_gpu(std::unique_ptr<Device> gpu, const ModelConfi
 }
 
 /// On `gpu`, or on the CPU if it is null.
+CpuOptions cpu_options(const LoadOptions& options) {
+  return {.threads = options.threads,
+          .target = options.target,
+          .activations = activations_named(options.activations),
+          .profile = options.profile};
+}
+
 std::unique_ptr<Ops> make_ops(Device* gpu, const ModelConfig& config, std::uint64_t text_bytes,
                               const LoadOptions& options) {
   if (gpu != nullptr) {
@@ -33,12 +40,10 @@ std::unique_ptr<Ops> make_ops(Device* gpu, const ModelConfig& config, std::uint6
     gpu->set_overlap(options.overlap_launches);
     return make_gpu_ops(*gpu, config, options.gpu);
   }
-  const Activations activations = activations_named(options.activations);
+  const CpuOptions cpu = cpu_options(options);
   require_memory(config, text_bytes, options.context,
-                 activations == Activations::kFloat32 ? kExactCpuMemory : kCpuMemory);
-  return make_cpu_ops(
-      config,
-      {.threads = options.threads, .target = options.target, .activations = activations, .profile = options.profile});
+                 cpu.activations == Activations::kFloat32 ? kExactCpuMemory : kCpuMemory);
+  return make_cpu_ops(config, cpu);
 }
 
 /// Reads a few bytes of each tensor, not the gigabytes: enough to tell checkpoints apart, not to verify one.
@@ -72,7 +77,8 @@ LoadedModel::LoadedModel(const LoadOptions& options, std::unique_ptr<Device> dev
       gpu_(choose_gpu(std::move(device), checkpoint_.config(), checkpoint_.text_bytes(), options)),
       ops_(make_ops(gpu_.get(), checkpoint_.config(), checkpoint_.text_bytes(), options)),
       model_(load_model(checkpoint_, *ops_, options.progress)),
-      id_(hash_of(checkpoint_)) {
+      id_(hash_of(checkpoint_)),
+      arithmetic_(gpu_ ? "" : cpu_arithmetic(cpu_options(options))) {
   if (tokenizer_.size() > config().vocab_size) {
     throw_error("{}: the tokenizer has {} ids, the model only {}", checkpoint_.directory().string(), tokenizer_.size(),
                 config().vocab_size);

@@ -52,6 +52,8 @@ class LoadedModel {
   Device* gpu() const { return gpu_.get(); }
   /// What session files are tied to: a hash of the configuration and of every tensor's place, shape and first bytes.
   std::uint64_t id() const { return id_; }
+  /// What decides the bits of states beyond their layout: instruction set and activations of the CPU. Empty on a GPU.
+  const std::string& arithmetic() const { return arithmetic_; }
   /// "cpu", "metal", "cuda" or "emulated".
   std::string device() const { return std::string(to_string(gpu_ ? gpu_->info().kind : DeviceKind::kCpu)); }
 
@@ -62,6 +64,7 @@ class LoadedModel {
   std::unique_ptr<Ops> ops_;
   Model model_;
   std::uint64_t id_;
+  std::string arithmetic_;
 };
 
 }  // namespace lily

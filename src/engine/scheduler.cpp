@@ -28,7 +28,7 @@ std::optional<std::int32_t> token_at(std::span<const std::int32_t> tokens, std::
 PrefixStore::Shape shape_of(LoadedModel& model) {
   const auto state = model.ops().new_state(1);
   return {.model_id = model.id(),
-          .layout = state->layout(),
+          .layout = model.arithmetic().empty() ? state->layout() : state->layout() + "-" + model.arithmetic(),
           .recurrent_bytes = state->recurrent_bytes(),
           .kv_bytes_per_token = state->kv_bytes_per_token(),
           .vocab = static_cast<std::size_t>(model.config().vocab_size)};

@@ -76,6 +76,11 @@ class Bench(unittest.TestCase):
             self.assertIn(f"{option[0]} measures, and --trace without a GPU only counts", ended.stderr)
             self.assertFalse(Path("charts").exists())
 
+    def test_more_tokens_than_the_model_has_positions_are_refused(self):
+        result = bench("-p", 40000, "-n", 4)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("more than the model's 32768 positions", result.stderr)
+
     def test_an_empty_instruction_set_is_the_best_one(self):
         for target, status in (("", 0), ("none", 2)):
             ended = bench("-p", "16", "-n", "2", "-r", "1", "--cpu-target", target)

@@ -43,6 +43,16 @@ def test_kill_and_restart_still_hit_and_say_the_same(lily, tmp_path):
         assert longer["choices"] == second["choices"]
 
 
+def test_states_of_another_arithmetic_are_not_taken(lily, tmp_path):
+    with Server(lily, "--cache-dir", tmp_path) as server:
+        server.chat(QUESTION)
+    for others in (("--activations", "int16"), ("--cpu-target", "portable")):
+        with Server(lily, "--cache-dir", tmp_path, *others) as server:
+            assert cached(server.chat(QUESTION)) == 0, others
+    with Server(lily, "--cache-dir", tmp_path) as server:
+        assert cached(server.chat(QUESTION)) > 0
+
+
 def test_the_first_difference_to_what_is_only_on_disk_is_told(lily, tmp_path):
     text = lambda question: [{"role": "user", "content": long_text(400) + " " + question}]
     with Server(lily, "--cache-dir", tmp_path) as server:

@@ -161,6 +161,13 @@ Activations activations_named(std::string_view name) {
   throw Error(fmt::format("there are no activations '{}'", name), "use float32, int16 or int8");
 }
 
+std::string cpu_arithmetic(const CpuOptions& options) {
+  const char* activations = options.activations == Activations::kInt8    ? "int8"
+                            : options.activations == Activations::kInt16 ? "int16"
+                                                                         : "float32";
+  return fmt::format("{}-{}", activations, options.target.empty() ? cpu_targets().front() : options.target);
+}
+
 std::unique_ptr<Ops> make_cpu_ops(const ModelConfig& config, const CpuOptions& options) {
   const cpu::Kernels* kernels = cpu::find_kernels(options.target);
   if (kernels == nullptr) {

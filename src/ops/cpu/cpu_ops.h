@@ -35,6 +35,10 @@ struct CpuOptions {
 /// Instruction sets of this build that this CPU can run, best first; the last one is "portable".
 std::vector<std::string> cpu_targets();
 
+/// What decides the bits of results, e.g. "int8-avx512vnni": states computed with another arithmetic go on nearly, not
+/// exactly, the same. For the options of a backend that was made.
+std::string cpu_arithmetic(const CpuOptions& options);
+
 /// Throws Error for an unknown target. The Ops serves models of exactly these sizes.
 std::unique_ptr<Ops> make_cpu_ops(const ModelConfig& config, const CpuOptions& options = {});
 
