@@ -114,6 +114,30 @@ void to_origin_form(std::string& header) {
   header.erase(target, end - target);
 }
 
+void to_one_connection_line(std::string& header) {
+  constexpr std::string_view kName = "connection:";
+  const std::size_t first = header.find("\r\n") + 2;
+  bool close = false;
+  bool keep = false;
+  for (std::size_t line = first; line < header.size();) {
+    const std::size_t next = header.find("\r\n", line) + 2;
+    if (lower(header.substr(line, kName.size())) != kName) {
+      line = next;
+      continue;
+    }
+    std::string_view options = std::string_view(header).substr(line + kName.size(), next - 2 - line - kName.size());
+    while (!options.empty()) {
+      const std::size_t end = std::min(options.find(','), options.size());
+      const std::string option = lower(trimmed(options.substr(0, end)));
+      close |= option == "close";
+      keep |= option == "keep-alive";
+      options.remove_prefix(std::min(end + 1, options.size()));
+    }
+    header.erase(line, next - line);
+  }
+  if (close || keep) header.insert(first, close ? "Connection: close\r\n" : "Connection: Keep-Alive\r\n");
+}
+
 HeaderFields header_fields(std::string_view header) {
   take_line(header);
   HeaderFields fields;
@@ -141,6 +165,7 @@ std::optional<RequestFraming> Connection::next_request(const std::function<bool(
       std::string header = buffer_.substr(0, size);
       RequestFraming framing = check_header(header, limits_.header_lines);
       to_origin_form(header);
+      to_one_connection_line(header);
       framing.fields = header_fields(header);
       buffer_.replace(0, size, header);
       header_size_ = header.size();

@@ -43,6 +43,10 @@ RequestFraming check_header(std::string_view header, int lines);
 /// Throws ApiError when there is no host, or what cannot be one. The header is one that passed check_header.
 void to_origin_form(std::string& header);
 
+/// All "Connection" lines become one in the words that the library knows: "close", "Keep-Alive", or none at all. The
+/// header is one that passed check_header.
+void to_one_connection_line(std::string& header);
+
 /// The fields as they were sent, without white space around their values. The header is one that passed check_header.
 HeaderFields header_fields(std::string_view header);
 

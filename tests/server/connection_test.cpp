@@ -86,6 +86,28 @@ TEST(ToOriginForm, TakesTheHostFromTheTarget) {
   }
 }
 
+TEST(ToOneConnectionLine, ReadsLists) {
+  const auto header = [](const std::string& lines) { return "GET / HTTP/1.1\r\n" + lines + "\r\n"; };
+  const auto check = [&](const std::string& lines, const std::string& expected) {
+    std::string sent = header("A: b\r\n" + lines + "X-Connection: close\r\n");
+    to_one_connection_line(sent);
+    EXPECT_EQ(sent, header(expected + "A: b\r\nX-Connection: close\r\n")) << lines;
+  };
+  const std::string close = "Connection: close\r\n";
+  for (const std::string value : {"close", "Close", "CLOSE ", "close, TE", "keep-alive ,\tclose", ",close,"}) {
+    check("cOnnection:" + value + "\r\n", close);
+    check("Connection: keep-alive\r\nConnection: " + value + "\r\n", close);
+    check("Connection: " + value + "\r\nConnection: x\r\n", close);
+  }
+  check("Connection: TE, keep-alive\r\n", "Connection: Keep-Alive\r\n");
+  for (const std::string value : {"", ",", "TE", "clos%65", "close x", "\"close\"", "closed"}) {
+    check("Connection: " + value + "\r\n", "");
+  }
+  std::string none = header("");
+  to_one_connection_line(none);
+  EXPECT_EQ(none, header(""));
+}
+
 TEST(ChunkCheck, FollowsChunks) {
   const auto pass = [](std::string_view body, std::size_t piece) {
     ChunkCheck check;

@@ -563,6 +563,22 @@ def test_what_is_not_served_is_refused_at_once(server):
                 assert connection.recv(65536).startswith(b"HTTP/1.1 200 OK"), (begin, lines)
 
 
+def test_a_client_may_ask_for_the_end_of_its_connection(server):
+    get = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
+    for lines in (b"Connection: Close\r\n", b"Connection: close, TE\r\n", b"connection: keep-alive, close\r\n",
+                  b"Connection: keep-alive\r\nConnection: close\r\n"):
+        with server.connect() as connection:
+            connection.sendall(get + lines + b"\r\n")
+            answer, seconds = until_closed(connection)
+        assert b"Connection: close\r\n" in answer and b"Keep-Alive" not in answer and seconds < 4, (lines, answer, seconds)
+    for lines in (b"Connection: clos%65\r\n", b"Connection: closed\r\n", b"Connection: TE\r\n"):
+        answer = server.exchange((get + lines + b"\r\n") * 2)
+        assert answer.count(b"HTTP/1.1 200 OK") == 2 and b"Connection: close" not in answer, (lines, answer)
+    old = get.replace(b"1.1", b"1.0")
+    assert server.exchange((old + b"Connection: keep-alive\r\n\r\n") * 2).count(b"200 OK") == 2
+    assert server.exchange((old + b"\r\n") * 2).count(b"200 OK") == 1
+
+
 def test_chunks_are_read_however_they_are_announced(server):
     request = (b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: Chunked\r\n\r\n"
                b"f;a=b\r\n" + b'{"content":"a"}' + b"\r\n0\r\n\r\n")
