@@ -30,6 +30,12 @@ bool ChunkCheck::pass(std::string_view bytes) {
   return true;
 }
 
+bool ChunkCheck::pass_after_size(char c) {
+  const bool blank = c == ' ' || c == '\t';
+  next_ = blank ? Next::kBlanks : c == '\r' ? Next::kSizeEnd : Next::kExtension;
+  return blank || c == '\r' || c == ';';
+}
+
 bool ChunkCheck::pass_one(char c) {
   constexpr int kMostDigits = 15;
   switch (next_) {
@@ -38,9 +44,9 @@ bool ChunkCheck::pass_one(char c) {
         size_ = size_ * 16 + static_cast<std::uint64_t>(digit);
         return ++digits_ <= kMostDigits;
       }
-      if (digits_ == 0 || (c != ';' && c != ' ' && c != '\t' && c != '\r')) return false;
-      next_ = c == '\r' ? Next::kSizeEnd : Next::kExtension;
-      return true;
+      return digits_ > 0 && pass_after_size(c);
+    case Next::kBlanks:
+      return pass_after_size(c);
     case Next::kExtension:
       if (c == '\r') next_ = Next::kSizeEnd;
       return c != '\n';

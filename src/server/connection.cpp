@@ -171,6 +171,7 @@ std::optional<RequestFraming> Connection::next_request(const std::function<bool(
       header_size_ = header.size();
       taken_ = 0;
       line_ = 0;
+      trailers_skipped_ = false;
       chunks_ = framing.chunked ? std::optional<ChunkCheck>(std::in_place) : std::nullopt;
       body_begin_ = Clock::now();
       return framing;
@@ -199,14 +200,39 @@ bool Connection::chunks_are_well(std::span<const char> bytes) {
   return !chunks_ || chunks_->pass({of_body.data(), count});
 }
 
+/// More of a request whose header was there, behind what is not read yet; as read() in what it gives.
+std::ptrdiff_t Connection::receive_body() {
+  const auto allowed = limits_.silence + std::chrono::seconds(body_taken() / kLeastBytesPerSecond);
+  const auto left = allowed - (Clock::now() - body_begin_);
+  if (left <= Clock::duration::zero() || !wait(POLLIN, std::min<Clock::duration>(left, limits_.silence))) return -1;
+  buffer_.erase(0, position_);
+  position_ = 0;
+  return receive();
+}
+
+/// Drops the lines between the last chunk and the empty line; the library would take them for a broken body. Their
+/// limits are a header's. False: they are none, or their end does not come.
+bool Connection::skip_trailers() {
+  std::size_t size = 0;
+  for (int count = 0;;) {
+    const std::size_t end = buffer_.find('\n', position_);
+    if (end == std::string::npos) {
+      if (size + buffer_.size() - position_ > limits_.header_bytes || receive_body() <= 0) return false;
+      continue;
+    }
+    const std::string_view line = std::string_view(buffer_).substr(position_, end + 1 - position_);
+    if (line == "\r\n") return true;
+    size += line.size();
+    if (++count > limits_.header_lines || size > limits_.header_bytes || !line.ends_with("\r\n")) return false;
+    if (!is_token(line.substr(0, std::min(line.find(':'), line.size())))) return false;
+    position_ = end + 1;
+  }
+}
+
 std::ptrdiff_t Connection::read(std::span<char> bytes) {
+  if (chunks_ && chunks_->at_trailers() && !std::exchange(trailers_skipped_, true) && !skip_trailers()) return -1;
   if (position_ == buffer_.size()) {
-    const auto allowed = limits_.silence + std::chrono::seconds(body_taken() / kLeastBytesPerSecond);
-    const auto left = allowed - (Clock::now() - body_begin_);
-    if (left <= Clock::duration::zero() || !wait(POLLIN, std::min<Clock::duration>(left, limits_.silence))) return -1;
-    buffer_.clear();
-    position_ = 0;
-    if (const std::ptrdiff_t received = receive(); received <= 0) return received;
+    if (const std::ptrdiff_t received = receive_body(); received <= 0) return received;
   }
   const std::size_t count = std::min(bytes.size(), buffer_.size() - position_);
   std::copy_n(buffer_.data() + position_, count, bytes.data());

@@ -60,7 +60,8 @@ class Connection {
   /// How much of the body was read.
   std::size_t body_taken() const { return taken_ - header_size_; }
 
-  /// Some of the request's bytes. 0: the client has closed; -1: it is too slow, or gone, or these are no chunks.
+  /// Some of the request's bytes, without trailers of a chunked body. 0: the client has closed; -1: it is too slow, or
+  /// gone, or these are no chunks.
   std::ptrdiff_t read(std::span<char> bytes);
   /// Some of these; -1: the client takes nothing, or is gone.
   std::ptrdiff_t write(std::span<const char> bytes) const;
@@ -72,6 +73,8 @@ class Connection {
   using Clock = std::chrono::steady_clock;
   bool wait(short events, Clock::duration timeout) const;
   std::ptrdiff_t receive();
+  std::ptrdiff_t receive_body();
+  bool skip_trailers();
   bool body_line_is_too_long(std::span<const char> bytes);
   bool chunks_are_well(std::span<const char> bytes);
 
@@ -83,6 +86,7 @@ class Connection {
   std::size_t taken_ = 0;        // of this request's bytes
   std::size_t line_ = 0;         // bytes that were read one by one since the last line feed
   std::optional<ChunkCheck> chunks_;
+  bool trailers_skipped_ = false;
   Clock::time_point body_begin_{};  // when the header was there
 };
 

@@ -118,11 +118,12 @@ TEST(ChunkCheck, FollowsChunks) {
   };
   for (const std::size_t piece : {1, 2, 3, 100}) {
     for (const char* well :
-         {"0\r\n\r\n", "3\r\nabc\r\n0A;x=y\r\n0123456789\r\n000\r\n\r\n", "1 \t\r\na\r\n0 ;a\r\n\r\nmore", "f\r\n"}) {
+         {"0\r\n\r\n", "3\r\nabc\r\n0A;x=y\r\n0123456789\r\n000\r\n\r\n", "1 \t\r\na\r\n0 ;a b\r\n\r\nmore", "f\r\n"}) {
       EXPECT_TRUE(pass(well, piece)) << well;
     }
-    for (const char* wrong : {"zz", "\r\n", "-1\r\n", "+1\r\n", " 1\r\n", "0x1\r\na\r\n", "1\na\r\n", "1\r\naX",
-                              "1\r\na\n", "1\r\na\rX", "1\r\na\r\n\r\n", "1234567890123456\r\n", "1;a\n", "1\rx"}) {
+    for (const char* wrong :
+         {"zz", "\r\n", "-1\r\n", "+1\r\n", " 1\r\n", "0x1\r\na\r\n", "1\na\r\n", "1\r\naX", "1\r\na\n", "1\r\na\rX",
+          "1\r\na\r\n\r\n", "1234567890123456\r\n", "1;a\n", "1\rx", "1 x\r\n", "1\t\tzz\r\n", "1 1\r\n", "1 \n"}) {
       EXPECT_FALSE(pass(wrong, piece)) << wrong;
     }
   }
@@ -172,6 +173,38 @@ TEST_F(ConnectionTest, RequestsOneAfterTheOther) {
   EXPECT_EQ(connection.body_taken(), 0);
   ::shutdown(ends_[1], SHUT_WR);
   EXPECT_FALSE(connection.next_request(never));
+}
+
+TEST_F(ConnectionTest, TrailersAreDropped) {
+  const std::string header = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::string chunks = "3\r\nabc\r\n0\r\n";
+  const auto read = [&](const std::string& trailers) {
+    Connection connection(ends_[0], {.silence = std::chrono::seconds(1)});
+    send(header);
+    EXPECT_TRUE(connection.next_request(never));
+    std::thread sends([&] {
+      for (const char c : chunks + trailers) send({c});
+    });
+    std::string result;
+    std::array<char, 1> byte{};
+    while (!result.ends_with("0\r\n\r\n") && connection.read(byte) == 1) result += byte.front();
+    sends.join();
+    std::array<char, 65536> rest;
+    while (::recv(ends_[0], rest.data(), rest.size(), MSG_DONTWAIT) > 0) continue;
+    return result;
+  };
+  const std::string whole = header + chunks + "\r\n";
+  EXPECT_EQ(read("\r\n"), whole);
+  EXPECT_EQ(read("X-A: b\r\n\r\n"), whole);
+  EXPECT_EQ(read("X-A: b\r\nc:\r\n\r\n"), whole);
+  for (const std::string wrong :
+       {"X-A: b\n\r\n", "no colon\r\n\r\n", " a: b\r\n\r\n", "a: b\r\n", "\n", ": b\r\n\r\n"}) {
+    EXPECT_EQ(read(wrong), header + chunks) << wrong;
+  }
+  std::string many;
+  for (int i = 0; i < 101; ++i) many += "X: y\r\n";
+  EXPECT_EQ(read(many + "\r\n"), header + chunks);
+  EXPECT_EQ(read("X: " + std::string(33000, 'x') + "\r\n\r\n"), header + chunks);
 }
 
 TEST_F(ConnectionTest, ATargetWithAHostIsAPathAndAHost) {

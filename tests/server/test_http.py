@@ -511,7 +511,8 @@ def test_what_is_not_made_of_chunks_is_no_body(server):
     begin = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     body = b'{"content":"a"}'
     for chunks in (b"f\r\n" + body + b"XX\r\n0\r\n\r\n", b"0xf\r\n" + body + b"\r\n0\r\n\r\n", b"+f\r\n" + body + b"\r\n0\r\n\r\n",
-                   b"-1\r\n" + body + b"\r\n0\r\n\r\n", b"f\r\n" + body + b"\n0\r\n\r\n"):
+                   b"-1\r\n" + body + b"\r\n0\r\n\r\n", b"f\r\n" + body + b"\n0\r\n\r\n",
+                   b"f zz\r\n" + body + b"\r\n0\r\n\r\n", b"f\r\n" + body + b"\r\n0\r\nno trailer\r\n\r\n"):
         answer = server.exchange(begin + chunks)
         assert answer.startswith(b"HTTP/1.1 400 ") and b"not made of chunks" in answer, (chunks, answer)
 
@@ -580,9 +581,10 @@ def test_a_client_may_ask_for_the_end_of_its_connection(server):
 
 
 def test_chunks_are_read_however_they_are_announced(server):
-    request = (b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: Chunked\r\n\r\n"
-               b"f;a=b\r\n" + b'{"content":"a"}' + b"\r\n0\r\n\r\n")
-    assert server.exchange(request).startswith(b"HTTP/1.1 200 OK")
+    begin = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: Chunked\r\n\r\n"
+    for size, end in ((b"f;a=b", b"\r\n"), (b"f", b"X-A: b\r\n\r\n"), (b"F \t", b"X-A: b\r\nX-B:\r\n\r\n")):
+        answer = server.exchange(begin + size + b"\r\n" + b'{"content":"a"}' + b"\r\n0\r\n" + end)
+        assert answer.startswith(b"HTTP/1.1 200 OK") and answer.count(b"HTTP/1.1") == 1, (size, end, answer)
 
 
 def test_a_connection_may_wait_for_its_first_request_and_between_two(server):
