@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kPoll{100};
 constexpr std::size_t kLeastBytesPerSecond = 1024;
-constexpr std::size_t kLongestBodyLine = 8192;  // a chunk's size with its extensions
+constexpr std::size_t kLongestHeaderLine = 8192;  // with its end; the library's limit, of which it says nothing
+constexpr std::size_t kLongestBodyLine = 8192;    // a chunk's size with its extensions
 
 std::string lower(std::string_view text) {
   std::string result(text);
@@ -80,6 +81,10 @@ RequestFraming check_header(std::string_view header, int lines) {
     if (line.empty()) break;
     if (count == lines)
       throw ApiError({.status = 431}, fmt::format("the request has more than {} header lines", lines));
+    if (line.size() + 2 > kLongestHeaderLine) {
+      throw ApiError({.status = 431},
+                     fmt::format("a line of the request's header is larger than {} bytes", kLongestHeaderLine));
+    }
     const std::size_t colon = line.find(':');
     if (colon == std::string_view::npos || !is_token(line.substr(0, colon))) throw invalid("a header without a name");
     const std::string name = lower(line.substr(0, colon));

@@ -35,8 +35,8 @@ struct RequestFraming {
   HeaderFields fields = {};  // filled by Connection::next_request
 };
 
-/// Reads what a header, with its empty line, says about its end. Throws ApiError (400, 431): more than `lines` lines,
-/// one that is no "name: value", a line end without a carriage return, control characters, two hosts.
+/// Reads what a header, with its empty line, says about its end. Throws ApiError (400, 431): more than `lines` lines, a
+/// long one, one that is no "name: value", a line end without a carriage return, control characters, two hosts.
 RequestFraming check_header(std::string_view header, int lines);
 
 /// A request for "http://host/path", as a proxy would get it, becomes one for "/path" with that host as its Host.

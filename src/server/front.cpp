@@ -1,5 +1,6 @@
 #include "server/front.h"
 
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -48,12 +49,17 @@ void refuse(const Connection& connection, const ApiError& error) {
   connection.write(answer);
 }
 
-/// Puts the values in that were sent. Gives the Content-Encoding, which the library does not get to see: it knows no
-/// capitals, and takes what is cut short for whole.
+/// Puts the values in that were sent, except for what the library only knows in small letters. Gives the
+/// Content-Encoding, which the library does not get to see: it knows no capitals, and takes what is cut short for
+/// whole.
 std::string take_fields(httplib::Request& request, const HeaderFields& fields) {
   constexpr const char* kEncoding = "Content-Encoding";
   request.headers.clear();
   for (const auto& [name, value] : fields) request.headers.emplace(name, value);
+  if (const auto expect = request.headers.find("Expect"); expect != request.headers.end()) {
+    constexpr const char* kContinue = "100-continue";
+    if (::strcasecmp(expect->second.c_str(), kContinue) == 0) expect->second = kContinue;
+  }
   std::string encoding;
   for (std::size_t i = 0; i < request.get_header_value_count(kEncoding); ++i) {
     encoding += (i == 0 ? "" : ", ") + request.get_header_value(kEncoding, i);

@@ -206,6 +206,7 @@ bool HttpServer::admit(const httplib::Request& request, httplib::Response& respo
     send_error(request, response, ApiError({.status = status, .code = code}, message));
     return false;
   };
+  if (!host_name(host)) return refuse(403, "host_not_allowed", "the Host '" + host + "' is not the name of a host");
   if (!host_is_allowed(rules, host)) {
     return refuse(403, "host_not_allowed", "the host '" + host + "' is not allowed; add it with --allow-host");
   }

@@ -30,6 +30,8 @@ TEST(CheckHeader, LimitsAndStrictness) {
   for (int i = 1; i < kLines; ++i) many += "X: y\r\n";
   EXPECT_EQ(status_of(many + "\r\n"), 200);
   EXPECT_EQ(status_of(many + "X: y\r\n\r\n"), 431);
+  EXPECT_EQ(status_of(get + "X: " + std::string(8187, 'y') + "\r\n\r\n"), 200);
+  EXPECT_EQ(status_of(get + "X: " + std::string(8188, 'y') + "\r\n\r\n"), 431);
   for (const std::string line : {"Host: b\r\n", " folded: x\r\n", "X : y\r\n", ": y\r\n", "no colon\r\n", "X: a\n",
                                  "X: a\rb\r\n", "X: \x01\r\n", "\xff: x\r\n"}) {
     EXPECT_EQ(status_of(get + line + "\r\n"), 400) << line;

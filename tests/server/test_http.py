@@ -247,6 +247,27 @@ def test_hosts_and_origins(server):
     assert "access-control-allow-origin" not in httpx.get(server.url + "/health").headers
 
 
+def test_what_is_no_host_gets_no_advice_to_allow_it(lily):
+    with Server(lily, "--allow-host", "*") as server:
+        ask = lambda host: httpx.get(server.url + "/health", headers={"Host": host})
+        assert ask("any.example").status_code == 200
+        for host in ("", "[::1", "a:b", "a b"):
+            answer = ask(host)
+            message = answer.json()["error"]["message"]
+            assert answer.status_code == 403 and f"'{host}' is not the name" in message and "--allow-host" not in message, message
+
+
+def test_a_client_may_ask_before_it_sends_its_body(server):
+    for expect, asked in ((b"100-continue", True), (b"100-Continue", True), (b"100-CONTINUE", True), (b"101-continue", False)):
+        with server.connect() as connection:
+            connection.settimeout(5)
+            connection.sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 15\r\nExpect: " + expect + b"\r\n\r\n")
+            if asked:
+                assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n", expect
+            connection.sendall(b'{"content":"a"}')
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200 OK"), expect
+
+
 def test_api_key_and_cors(lily):
     with Server(lily, "--api-key", "right", "--api-key", "other", "--cors-origin", "http://app.example", "--allow-host",
                 "box.example") as server:
@@ -483,6 +504,7 @@ def test_headers_that_drip_and_header_lines_have_limits(lily):
             answer, seconds = until_closed(connection, b"0")
         assert answer.startswith(b"HTTP/1.1 4") and 1.5 < seconds < 8, (answer, seconds)
         for lines, status in ((b"X: y\r\n" * 90, b"200"), (b"X: y\r\n" * 101, b"431"), (b"X: " + b"y" * 33000 + b"\r\n", b"431"),
+                              (b"X: " + b"y" * 8187 + b"\r\n", b"200"), (b"X: " + b"y" * 8188 + b"\r\n", b"431"),
                               (b"Host: localhost\r\n", b"400"), (b"A: b\n", b"400"), (b" folded\r\n", b"400")):
             answer = server.exchange(b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + lines + b"Connection: close\r\n\r\n")
             assert answer.split()[1] == status and answer.count(b"HTTP/1.1") == 1, (lines[:20], answer)
