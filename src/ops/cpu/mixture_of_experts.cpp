@@ -141,11 +141,12 @@ void CpuOps::expert_output(std::span<const ExpertGroup> groups, std::int64_t beg
                            std::byte* hidden, std::byte* scratch, Tensor& x) const {
   auto* sums = reinterpret_cast<float*>(scratch);
   float* outputs = sums + x.rows * rows;
-  std::byte* product_scratch = scratch + (8 * x.rows * rows + 63) / 64 * 64;
+  std::byte* rest = scratch + (8 * x.rows * rows + 63) / 64 * 64;
   for (std::int64_t i = 0; i < x.rows; ++i) std::copy_n(values(x) + i * x.cols + begin, rows, sums + i * rows);
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const ExpertGroup& group = groups[g];
     const bool last = g + 1 == groups.size();
+    const bool ends = last && begin + rows == x.cols;
     const QuantRows& down = group.mlp->down;
     const auto m = static_cast<std::int64_t>(group.rows.size());
     const std::byte* own = hidden + group.hidden;
@@ -158,9 +159,9 @@ void CpuOps::expert_output(std::span<const ExpertGroup> groups, std::int64_t beg
               .m = m,
               .out = outputs,
               .out_stride = rows,
-              .next = &groups[last ? 0 : g + 1].mlp->down,
+              .next = ends ? nullptr : &groups[last ? 0 : g + 1].mlp->down,
               .next_begin = last ? begin + rows : begin},
-             product_scratch);
+             rest);
     for (std::int64_t i = 0; i < m; ++i) {
       const auto at = static_cast<std::size_t>(i);
       kernels_.scaled_add(outputs + i * rows, group.shares[at], rows, sums + group.rows[at] * rows);
