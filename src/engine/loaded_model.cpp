@@ -25,7 +25,6 @@ std::unique_ptr<Device> choose_gpu(std::unique_ptr<Device> gpu, const ModelConfi
   return nullptr;
 }
 
-/// On `gpu`, or on the CPU if it is null.
 CpuOptions cpu_options(const LoadOptions& options) {
   return {.threads = options.threads,
           .target = options.target,
@@ -33,6 +32,7 @@ CpuOptions cpu_options(const LoadOptions& options) {
           .profile = options.profile};
 }
 
+/// On `gpu`, or on the CPU if it is null.
 std::unique_ptr<Ops> make_ops(Device* gpu, const ModelConfig& config, std::uint64_t text_bytes,
                               const LoadOptions& options) {
   if (gpu != nullptr) {

@@ -4,15 +4,10 @@
 
 #include <algorithm>
 
+#include "server/ascii_text.h"
+
 namespace lily {
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  return result;
-}
 
 bool is_port(std::string_view text) {
   return text.empty() || (text.front() == ':' && text.find_first_not_of("0123456789", 1) == std::string_view::npos);
@@ -21,8 +16,7 @@ bool is_port(std::string_view text) {
 bool is_name(std::string_view text) {
   constexpr std::string_view kMarks = "-._~%!$&'()*+,;=";
   return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           kMarks.find(c) != std::string_view::npos;
+    return is_ascii_alphanumeric(c) || kMarks.find(c) != std::string_view::npos;
   });
 }
 
@@ -37,7 +31,7 @@ std::optional<std::string> host_name(std::string_view host) {
   if (!host.starts_with('[')) {
     const std::size_t end = std::min(host.find(':'), host.size());
     if (!is_name(host.substr(0, end)) || !is_port(host.substr(end))) return {};
-    return lower(host.substr(0, end));
+    return ascii_lower(host.substr(0, end));
   }
   const std::size_t end = host.find(']');
   if (end == std::string_view::npos || !is_port(host.substr(end + 1))) return {};
@@ -60,7 +54,7 @@ bool key_is_right(const AccessRules& rules, std::string_view authorization, std:
   if (rules.api_keys.empty()) return true;
   constexpr std::string_view kBearer = "bearer ";
   std::string_view key = x_api_key;
-  if (lower(authorization.substr(0, kBearer.size())) == kBearer) key = authorization.substr(kBearer.size());
+  if (ascii_lower(authorization.substr(0, kBearer.size())) == kBearer) key = authorization.substr(kBearer.size());
   bool right = false;
   for (const std::string& known : rules.api_keys) right |= equal_in_constant_time(known, key);
   return right;
@@ -71,13 +65,13 @@ bool host_is_allowed(const AccessRules& rules, std::string_view host) {
   if (!name) return false;
   if (*name == "localhost" || name->ends_with(".localhost") || is_ip_address(*name)) return true;
   return std::any_of(rules.allowed_hosts.begin(), rules.allowed_hosts.end(),
-                     [&](const std::string& allowed) { return allowed == "*" || lower(allowed) == *name; });
+                     [&](const std::string& allowed) { return allowed == "*" || ascii_lower(allowed) == *name; });
 }
 
 bool origin_is_allowed(const AccessRules& rules, std::string_view origin, std::string_view host) {
   if (origin.empty()) return true;
   const std::size_t scheme = origin.find("://");
-  if (scheme != std::string_view::npos && lower(origin.substr(scheme + 3)) == lower(host)) return true;
+  if (scheme != std::string_view::npos && ascii_lower(origin.substr(scheme + 3)) == ascii_lower(host)) return true;
   return is_cors_origin(rules, origin);
 }
 

@@ -2,9 +2,9 @@
 
 #include <httplib.h>  // says what it was built with, and includes the headers of that
 
-#include <algorithm>
 #include <array>
 
+#include "server/ascii_text.h"
 #include "support/error.h"
 
 namespace lily {
@@ -120,9 +120,7 @@ std::span<const std::string_view> body_encodings() {
 }
 
 std::unique_ptr<BodyDecoder> make_body_decoder(std::string_view encoding) {
-  std::string name(encoding);
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  const std::string name = ascii_lower(encoding);
   if (name.empty() || name == "identity") return std::make_unique<Identity>();
 #ifdef CPPHTTPLIB_ZLIB_SUPPORT
   if (name == "gzip" || name == "deflate") return std::make_unique<Inflate>();

@@ -11,6 +11,7 @@
 
 #include "server/access.h"
 #include "server/api_error.h"
+#include "server/ascii_text.h"
 
 namespace lily {
 namespace {
@@ -20,18 +21,10 @@ constexpr std::size_t kLeastBytesPerSecond = 1024;
 constexpr std::size_t kLongestHeaderLine = 8192;  // with its end; the library's limit, of which it says nothing
 constexpr std::size_t kLongestBodyLine = 8192;    // a chunk's size with its extensions
 
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  return result;
-}
-
 bool is_token(std::string_view name) {
   constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
   return !name.empty() && std::all_of(name.begin(), name.end(), [&](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           kMarks.find(c) != std::string_view::npos;
+    return is_ascii_alphanumeric(c) || kMarks.find(c) != std::string_view::npos;
   });
 }
 
@@ -87,12 +80,12 @@ RequestFraming check_header(std::string_view header, int lines) {
     }
     const std::size_t colon = line.find(':');
     if (colon == std::string_view::npos || !is_token(line.substr(0, colon))) throw invalid("a header without a name");
-    const std::string name = lower(line.substr(0, colon));
+    const std::string name = ascii_lower(line.substr(0, colon));
     if (name == "host" && ++hosts > 1) throw invalid("two hosts");
     if (name == "content-length") add_length(line.substr(colon + 1), ++lengths == 1, framing);
     if (name != "transfer-encoding") continue;
     framing.reusable = false;
-    framing.chunked = lower(trimmed(line.substr(colon + 1))) == "chunked";
+    framing.chunked = ascii_lower(trimmed(line.substr(colon + 1))) == "chunked";
   }
   // A POST without a length, or a body of another method, which the library does not read.
   if (request_line.starts_with("POST ") ? lengths == 0 : framing.length > 0) framing.reusable = false;
@@ -103,13 +96,13 @@ void to_origin_form(std::string& header) {
   constexpr std::string_view kScheme = "http://";
   const std::size_t target = header.find(' ') + 1;
   const std::size_t line_end = header.find("\r\n");
-  if (target == 0 || target > line_end || lower(header.substr(target, kScheme.size())) != kScheme) return;
+  if (target == 0 || target > line_end || ascii_lower(header.substr(target, kScheme.size())) != kScheme) return;
   const std::size_t begin = target + kScheme.size();
   const std::size_t end = std::min(header.find_first_of("/?# \r", begin), line_end);
   const std::string host = header.substr(begin, end - begin);
   if (!host_name(host)) throw invalid("its target has no valid host");
   for (std::size_t line = line_end + 2; line < header.size(); line = header.find("\r\n", line) + 2) {
-    if (lower(header.substr(line, 5)) != "host:") continue;
+    if (ascii_lower(header.substr(line, 5)) != "host:") continue;
     header.erase(line, header.find("\r\n", line) + 2 - line);
     break;
   }
@@ -126,14 +119,14 @@ void to_one_connection_line(std::string& header) {
   bool keep = false;
   for (std::size_t line = first; line < header.size();) {
     const std::size_t next = header.find("\r\n", line) + 2;
-    if (lower(header.substr(line, kName.size())) != kName) {
+    if (ascii_lower(header.substr(line, kName.size())) != kName) {
       line = next;
       continue;
     }
     std::string_view options = std::string_view(header).substr(line + kName.size(), next - 2 - line - kName.size());
     while (!options.empty()) {
       const std::size_t end = std::min(options.find(','), options.size());
-      const std::string option = lower(trimmed(options.substr(0, end)));
+      const std::string option = ascii_lower(trimmed(options.substr(0, end)));
       close |= option == "close";
       keep |= option == "keep-alive";
       options.remove_prefix(std::min(end + 1, options.size()));

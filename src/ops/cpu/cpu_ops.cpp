@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "ops/cpu/ops_impl.h"
 #include "support/error.h"
@@ -150,22 +152,29 @@ void CpuOps::read(const Tensor& tensor, std::span<float> out) {
 
 }  // namespace cpu
 
+namespace {
+
+constexpr std::array<std::pair<Activations, const char*>, 3> kActivationNames = {
+    {{Activations::kFloat32, "float32"}, {Activations::kInt16, "int16"}, {Activations::kInt8, "int8"}}};
+
+}  // namespace
+
 std::vector<std::string> cpu_targets() {
   return cpu::kernel_targets();
 }
 
 Activations activations_named(std::string_view name) {
-  if (name == "float32") return Activations::kFloat32;
-  if (name == "int16") return Activations::kInt16;
-  if (name == "int8" || name.empty()) return Activations::kInt8;
+  if (name.empty()) return Activations::kInt8;
+  for (const auto& [activations, known] : kActivationNames) {
+    if (name == known) return activations;
+  }
   throw Error(fmt::format("there are no activations '{}'", name), "use float32, int16 or int8");
 }
 
 std::string cpu_arithmetic(const CpuOptions& options) {
-  const char* activations = options.activations == Activations::kInt8    ? "int8"
-                            : options.activations == Activations::kInt16 ? "int16"
-                                                                         : "float32";
-  return fmt::format("{}-{}", activations, options.target.empty() ? cpu_targets().front() : options.target);
+  const auto* named = std::find_if(kActivationNames.begin(), kActivationNames.end(),
+                                   [&](const auto& entry) { return entry.first == options.activations; });
+  return fmt::format("{}-{}", named->second, options.target.empty() ? cpu_targets().front() : options.target);
 }
 
 std::unique_ptr<Ops> make_cpu_ops(const ModelConfig& config, const CpuOptions& options) {
