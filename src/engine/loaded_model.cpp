@@ -41,8 +41,9 @@ std::unique_ptr<Ops> make_ops(Device* gpu, const ModelConfig& config, std::uint6
     return make_gpu_ops(*gpu, config, options.gpu);
   }
   const CpuOptions cpu = cpu_options(options);
-  require_memory(config, text_bytes, options.context,
-                 cpu.activations == Activations::kFloat32 ? kExactCpuMemory : kCpuMemory);
+  MemoryTraits traits = cpu.activations == Activations::kFloat32 ? kExactCpuMemory : kCpuMemory;
+  traits.prefill_chunk = cpu_prefill_chunk(cpu);
+  require_memory(config, text_bytes, options.context, traits);
   return make_cpu_ops(config, cpu);
 }
 

@@ -9,7 +9,9 @@
 #include <string>
 
 #include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/kernel_tables.h"
 #include "ops/cpu/memory.h"
+#include "ops/cpu/ops_impl.h"
 #include "ops/op_cases.h"
 
 namespace lily {
@@ -39,13 +41,40 @@ std::vector<float> in_chunks(const OnRows& op, std::int64_t rows, const std::fun
   return all;
 }
 
+#ifdef LILY_TEST_EMULATED_AMX
+constexpr const char* kEmulatedAmx = "avx512vnni and emulated AMX";
+#endif
+
+std::vector<std::string> targets() {
+  std::vector<std::string> names = cpu_targets();
+#ifdef LILY_TEST_EMULATED_AMX
+  if (std::count(names.begin(), names.end(), "avx512vnni") > 0) names.emplace_back(kEmulatedAmx);
+#endif
+  return names;
+}
+
+std::unique_ptr<Ops> make_ops(const ModelConfig& config, const std::string& target, const std::string& mode,
+                              int threads) {
+  const CpuOptions options{.threads = threads, .target = target, .activations = activations_named(mode)};
+#ifdef LILY_TEST_EMULATED_AMX
+  if (target == kEmulatedAmx) {
+    static const cpu::Kernels kernels = [] {
+      cpu::Kernels all = *cpu::find_kernels("avx512vnni");
+      cpu::fill_amx_kernels_emulated(all);
+      return all;
+    }();
+    return std::make_unique<cpu::CpuOps>(config, kernels, threads, options);
+  }
+#endif
+  return make_cpu_ops(config, options);
+}
+
 void expect_same_bits(const ModelConfig& config, const std::string& what, std::int64_t rows, const Prepare& prepare) {
-  for (const std::string& target : cpu_targets()) {
+  for (const std::string& target : targets()) {
     for (const std::string mode : {"float32", "int16", "int8"}) {
       std::vector<float> expected;
       for (const int threads : {1, 3}) {
-        const auto ops =
-            make_cpu_ops(config, {.threads = threads, .target = target, .activations = activations_named(mode)});
+        const auto ops = make_ops(config, target, mode, threads);
         Random random(7);
         const auto expect = [&](const std::string& how, const std::function<std::int64_t()>& size) {
           const std::vector<float> got = in_chunks(prepare(*ops), rows, size);
@@ -156,6 +185,25 @@ TEST(CpuBatch, MixtureOfExpertsOfARow) {
       };
     });
   }
+}
+
+// So many rows for one expert, the shared one, that a matrix unit takes them in turns.
+TEST(CpuBatch, MixtureOfExpertsOfManyRows) {
+#if defined(LILY_EMULATED) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "takes its time";
+#endif
+  const ModelConfig config = op_cases::demo_shape();
+  Random random(6);
+  const op_cases::MoeCase weights(random, config);
+  const std::int64_t in = config.hidden_size, rows = 300;
+  const auto values = op_cases::normal_values(random, rows * in);
+  expect_same_bits(config, "mixture_of_experts", rows, [&](Ops& ops) -> OnRows {
+    return [&, loaded = weights.load(ops)](std::int64_t begin, std::int64_t end) {
+      Tensor x = upload(ops, rows_of(values, in, begin, end), in);
+      ops.mixture_of_experts(loaded, x);
+      return op_cases::read(ops, x);
+    };
+  });
 }
 
 TEST(CpuBatch, GatedDeltaOfARow) {

@@ -2,6 +2,10 @@
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__) && defined(__APPLE__)
 #include <sys/sysctl.h>
 
@@ -22,6 +26,25 @@ bool has_avx_vnni() {
   return false;
 #endif
 }
+
+#if defined(__x86_64__) && defined(__linux__)
+
+bool has_amx() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  constexpr unsigned kTiles = 1U << 24U, kBytes = 1U << 25U;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx & kTiles) == 0 || (edx & kBytes) == 0) return false;
+  // Tiles are 8 KiB of state, which a process gets from Linux 5.16 on if it asks: arch/x86/include/uapi/asm/prctl.h.
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+#else
+
+bool has_amx() {
+  return false;
+}
+
+#endif
 
 #if defined(__aarch64__) && defined(__APPLE__)
 

@@ -6,6 +6,8 @@ namespace lily::cpu {
 
 /// x86: `vpdpbusd` on 256 bits without AVX-512 (AVX-VNNI).
 bool has_avx_vnni();
+/// x86: AMX with products of bytes, and the system lets this process use it (Linux is asked to).
+bool has_amx();
 /// 64-bit ARM: `sdot`.
 bool has_dotprod();
 /// 64-bit ARM: `smmla`.

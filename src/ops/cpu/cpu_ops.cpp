@@ -157,6 +157,12 @@ namespace {
 constexpr std::array<std::pair<Activations, const char*>, 3> kActivationNames = {
     {{Activations::kFloat32, "float32"}, {Activations::kInt16, "int16"}, {Activations::kInt8, "int8"}}};
 
+const cpu::Kernels& kernels_of(const CpuOptions& options) {
+  if (const cpu::Kernels* kernels = cpu::find_kernels(options.target)) return *kernels;
+  throw Error(fmt::format("this CPU or build has no instruction set '{}'", options.target),
+              fmt::format("It has: {}", fmt::join(cpu_targets(), ", ")));
+}
+
 }  // namespace
 
 std::vector<std::string> cpu_targets() {
@@ -177,14 +183,13 @@ std::string cpu_arithmetic(const CpuOptions& options) {
   return fmt::format("{}-{}", named->second, options.target.empty() ? cpu_targets().front() : options.target);
 }
 
+std::int64_t cpu_prefill_chunk(const CpuOptions& options) {
+  return cpu::prefill_chunk_of(kernels_of(options));
+}
+
 std::unique_ptr<Ops> make_cpu_ops(const ModelConfig& config, const CpuOptions& options) {
-  const cpu::Kernels* kernels = cpu::find_kernels(options.target);
-  if (kernels == nullptr) {
-    throw Error(fmt::format("this CPU or build has no instruction set '{}'", options.target),
-                fmt::format("It has: {}", fmt::join(cpu_targets(), ", ")));
-  }
   const int threads = options.threads > 0 ? options.threads : usable_cores();
-  return std::make_unique<cpu::CpuOps>(config, *kernels, threads, options);
+  return std::make_unique<cpu::CpuOps>(config, kernels_of(options), threads, options);
 }
 
 }  // namespace lily

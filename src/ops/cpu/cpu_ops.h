@@ -39,6 +39,9 @@ std::vector<std::string> cpu_targets();
 /// exactly, the same. For the options of a backend that was made.
 std::string cpu_arithmetic(const CpuOptions& options);
 
+/// Rows of one forward pass of a prompt; throws Error for an unknown target.
+std::int64_t cpu_prefill_chunk(const CpuOptions& options);
+
 /// Throws Error for an unknown target. The Ops serves models of exactly these sizes.
 std::unique_ptr<Ops> make_cpu_ops(const ModelConfig& config, const CpuOptions& options = {});
 

@@ -52,7 +52,7 @@ constexpr const char* kEveryCpu = "portable";
 // What the build compiles besides the code that every CPU of this kind runs, best first.
 constexpr auto kTargets = std::to_array<Target>({
 #if HWY_ARCH_X86
-  {"avx512vnni", HWY_AVX3_DL}, {"avx512", HWY_AVX3},
+  {"avx512amx", HWY_AVX3_DL, has_amx, fill_amx_kernels}, {"avx512vnni", HWY_AVX3_DL}, {"avx512", HWY_AVX3},
 #ifdef LILY_HAS_AVX2VNNI
       {"avx2vnni", HWY_AVX2, has_avx_vnni, fill_avx2vnni},
 #endif

@@ -29,9 +29,9 @@ struct LinearCall {
   bool add = false;
   float* scratch = nullptr;  // linear_scratch() floats
 };
-constexpr std::int64_t kLinearTileRows = 4;
+constexpr std::int64_t kLinearRows = 64;  // widened at a time
 inline std::int64_t linear_scratch(const QuantRows& weight) {
-  return kLinearTileRows * weight.in;
+  return kLinearRows * weight.in;
 }
 
 /// As LinearCall with activations in records (records.h): 4-bit codes in groups of 64, integer products, float32 sums
@@ -47,7 +47,8 @@ struct IntegerCall {
   float* out = nullptr;  // column 0 is weight row `begin`
   std::int64_t out_stride = 0;
   bool add = false;
-  std::uint8_t* scratch = nullptr;  // kTilesAtOnce * integer_scratch() bytes, aligned to 64
+  std::uint8_t* scratch = nullptr;  // kTilesAtOnce * integer_scratch() or matrix_unit_scratch() bytes, aligned to 64
+  bool same_records = false;        // as in the call before, which had the same scratch
   const QuantRows* next = nullptr;  // of the thread's next call: its first rows are sent for meanwhile
   std::int64_t next_begin = 0;
 };
@@ -151,6 +152,9 @@ struct Kernels {
   /// The same for many rows of activations; `rows` must be a multiple of tile_rows. Absent where tile_rows is 0.
   void (*integer_tiles)(const IntegerCall& call);
   std::int64_t tile_rows;
+  /// As integer_tiles, by a unit for products of matrices: one plane of records. Absent on CPUs without one.
+  void (*matrix_unit)(const IntegerCall& call);
+  std::int64_t (*matrix_unit_scratch)(std::int64_t in);
   void (*conv_silu)(const ConvCall& call);
   void (*delta)(const DeltaCall& call);
   void (*attend_scores)(const AttendScoresCall& call);

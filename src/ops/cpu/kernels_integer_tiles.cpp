@@ -11,6 +11,7 @@
 #include "ops/cpu/integer-inl.h"
 #include "ops/cpu/kernel_tables.h"
 #include "ops/cpu/simd-inl.h"
+#include "ops/cpu/upcoming.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lily::cpu::HWY_NAMESPACE {
@@ -60,15 +61,6 @@ Tile make_tile(const QuantRows& weight, std::int64_t row, std::uint8_t* scratch)
   transpose<0>(reinterpret_cast<const std::uint8_t*>(weight.biases + row * groups), 2 * groups, tile.biases);
   return tile;
 }
-
-// Codes that come next are sent for to the second-level cache (the first is full with this tile) a few lines with each
-// group of products: all at once they would fill the core's queue of reads and hold up the products.
-constexpr std::int64_t kLine = 64;
-struct Upcoming {
-  const std::uint8_t* at = nullptr;
-  const std::uint8_t* end = nullptr;
-  std::int64_t lines = 0;  // with each group
-};
 
 #ifdef LILY_COMPILING_I8MM
 // The integer products of one group: one plane of kM records. Pairs of records times pairs of rows: sums[2p] has those
@@ -174,7 +166,7 @@ void tile_products(const Tile& tile, const IntegerCall& call, std::int64_t m, st
       add_group<kM>(codes, records, even_offset(g) + layout.low_offset(), sums);
     }
     split_pairs<kM>(sums);
-    for (std::int64_t i = 0; i < upcoming.lines; ++i, upcoming.at += kLine) __builtin_prefetch(upcoming.at, 0, 2);
+    upcoming.send_for();
     const FloatVector scale = group_value(tile.scales, g);
     for (int j = 0; j < kM; ++j) {
       const FloatVector factor = hn::Mul(scale, hn::Set(d, record_scales(layout, records[j])[g]));
@@ -200,20 +192,6 @@ constexpr std::array<TileProducts, kMostRecords> all_sizes(std::integer_sequence
 constexpr std::int64_t kCachedParts = 8;
 constexpr std::int64_t kCacheBytes = std::int64_t{3} << 19;
 
-// The rows that follow `row`, as far as they are known, to be sent for with `groups` groups of products.
-Upcoming upcoming_rows(const IntegerCall& call, std::int64_t row, std::int64_t rows, std::int64_t groups) {
-  const QuantRows* weight = row < call.rows ? call.weight : call.next;
-  if (weight == nullptr) return {};
-  const std::int64_t first = row < call.rows ? call.begin + row : call.next_begin;
-  for (const BFloat16* values : {weight->scales, weight->biases}) {
-    const auto* from = reinterpret_cast<const std::uint8_t*>(values + first * weight->groups());
-    for (std::int64_t at = 0; at < 2 * rows * weight->groups(); at += kLine) __builtin_prefetch(from + at, 0, 2);
-  }
-  const std::uint8_t* codes = weight->codes + first * weight->row_bytes();
-  const std::int64_t bytes = rows * weight->row_bytes();
-  return {codes, codes + bytes, (bytes + groups * kLine - 1) / (groups * kLine)};
-}
-
 template <int kPlanes>
 void tiles(const IntegerCall& call) {
   constexpr auto kProducts = all_sizes<kPlanes>(std::make_integer_sequence<int, kMostRecords>());
@@ -230,7 +208,10 @@ void tiles(const IntegerCall& call) {
                                                     call.scratch + i * integer_scratch(call.weight->in));
     }
     const std::int64_t steps = count * parts;
-    Upcoming upcoming = upcoming_rows(call, row + count * kTileRows, count * kTileRows, steps * groups);
+    const std::int64_t after = row + count * kTileRows;
+    const bool inside = after < call.rows;
+    Upcoming upcoming = upcoming_rows(inside ? call.weight : call.next, inside ? call.begin + after : call.next_begin,
+                                      count * kTileRows, steps * groups);
     for (std::int64_t part = 0; part < parts; part += parts_at_once) {
       for (std::int64_t i = 0; i < count; ++i) {
         for (std::int64_t p = part; p < HWY_MIN(part + parts_at_once, parts); ++p) {
@@ -238,8 +219,7 @@ void tiles(const IntegerCall& call) {
           const std::int64_t records = call.m * (p + 1) / parts - m;
           kProducts[static_cast<std::size_t>(records - 1)](made[static_cast<std::size_t>(i)], call, m,
                                                            row + i * kTileRows, upcoming);
-          upcoming.at += groups * upcoming.lines * kLine;
-          if (upcoming.at >= upcoming.end) upcoming.lines = 0;
+          upcoming.skip(groups);
         }
       }
     }

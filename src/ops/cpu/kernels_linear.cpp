@@ -16,6 +16,9 @@ using IntTag = hn::RebindToSigned<FloatTag>;
 using WordTag = hn::RebindToUnsigned<FloatTag>;
 using WordVector = hn::Vec<WordTag>;
 
+constexpr std::int64_t kStripRows = 4;    // weight rows at a time
+constexpr std::int64_t kCachedRows = 32;  // of activations
+
 // 4-bit codes of one group, as many at a time as a vector has lanes: every lane gets the word that holds its code,
 // shifts it down and masks.
 HWY_INLINE void dequantize_group4(const std::uint8_t* codes, int group, float scale, float bias, float* out) {
@@ -93,17 +96,18 @@ HWY_INLINE void tile(const float* weights, std::int64_t n, const float* const* x
   }
 }
 
+// kRows weight rows times activation rows [m, end).
 template <int kRows>
-HWY_INLINE void strip(const float* weights, const LinearCall& call, std::int64_t row) {
-  constexpr int kM = kTileRegisters / kLinearTileRows;
-  const auto x_row = [&](std::int64_t m) { return call.x + (call.index ? call.index[m] : m) * call.x_stride; };
-  std::int64_t m = 0;
-  for (; m + kM <= call.m; m += kM) {
+HWY_INLINE void strip(const float* weights, const LinearCall& call, std::int64_t row, std::int64_t m,
+                      std::int64_t end) {
+  constexpr int kM = kTileRegisters / kStripRows;
+  const auto x_row = [&](std::int64_t at) { return call.x + (call.index ? call.index[at] : at) * call.x_stride; };
+  for (; m + kM <= end; m += kM) {
     const float* x[kM];
     for (int j = 0; j < kM; ++j) x[j] = x_row(m + j);
     tile<kRows, kM>(weights, call.weight->in, x, call, row, m);
   }
-  for (; m < call.m; ++m) {
+  for (; m < end; ++m) {
     const float* x[1] = {x_row(m)};
     tile<kRows, 1>(weights, call.weight->in, x, call, row, m);
   }
@@ -145,7 +149,7 @@ HWY_INLINE void byte_rows(const LinearCall& call, const float* x, std::int64_t r
 void byte_rows_of_one(const LinearCall& call) {
   const float* x = call.x + (call.index ? call.index[0] : 0) * call.x_stride;
   std::int64_t row = 0;
-  for (; row + kLinearTileRows <= call.rows; row += kLinearTileRows) byte_rows<kLinearTileRows>(call, x, row);
+  for (; row + kStripRows <= call.rows; row += kStripRows) byte_rows<kStripRows>(call, x, row);
   for (; row < call.rows; ++row) byte_rows<1>(call, x, row);
 }
 
@@ -154,15 +158,18 @@ void linear(const LinearCall& call) {
   if (call.m == 1 && call.weight->bits == 8 && call.weight->group % static_cast<int>(hn::Lanes(FloatTag())) == 0) {
     return byte_rows_of_one(call);
   }
-  for (std::int64_t row = 0; row < call.rows; row += kLinearTileRows) {
-    const std::int64_t count = HWY_MIN(kLinearTileRows, call.rows - row);
+  for (std::int64_t first = 0; first < call.rows; first += kLinearRows) {
+    const std::int64_t count = HWY_MIN(kLinearRows, call.rows - first);
     for (std::int64_t r = 0; r < count; ++r) {
-      dequantize(*call.weight, call.begin + row + r, call.scratch + r * in);
+      dequantize(*call.weight, call.begin + first + r, call.scratch + r * in);
     }
-    if (count == kLinearTileRows) {
-      strip<kLinearTileRows>(call.scratch, call, row);
-    } else {
-      for (std::int64_t r = 0; r < count; ++r) strip<1>(call.scratch + r * in, call, row + r);
+    // Some activations at a time stay in the second-level cache for all of the weight rows.
+    for (std::int64_t m = 0; m < call.m; m += kCachedRows) {
+      const std::int64_t end = HWY_MIN(m + kCachedRows, call.m);
+      std::int64_t r = 0;
+      for (; r + kStripRows <= count; r += kStripRows)
+        strip<kStripRows>(call.scratch + r * in, call, first + r, m, end);
+      for (; r < count; ++r) strip<1>(call.scratch + r * in, call, first + r, m, end);
     }
   }
 }

@@ -10,8 +10,8 @@ namespace {
 
 // Weight rows per item: enough work to hide the hand-out, few enough that the threads end together.
 constexpr std::int64_t kBlockRows = 64;
-// For one row of activations reading is all the work: runs of memory are up to so many times longer, where that leaves
-// each thread enough items.
+// For one row of activations reading is all the work, and a matrix unit puts all records in order for each item: runs
+// of memory are up to so many times longer, where that leaves each thread enough items.
 constexpr std::int64_t kLongerRuns = 4;
 constexpr std::int64_t kItemsPerThread = 8;
 // Rows of activations from which transposing the codes is worth it.
@@ -58,11 +58,12 @@ void CpuOps::multiply(const Input& input, const Product& product, std::byte* scr
                      .out_stride = product.out_stride,
                      .add = product.add,
                      .scratch = reinterpret_cast<std::uint8_t*>(scratch),
+                     .same_records = product.same_input,
                      .next = product.next,
                      .next_begin = product.next_begin};
     if (kernels_.tile_rows > 0 && product.m >= kTilesFrom) {
       call.rows = product.rows / kernels_.tile_rows * kernels_.tile_rows;
-      kernels_.integer_tiles(call);
+      by_matrix_unit(call.m) ? kernels_.matrix_unit(call) : kernels_.integer_tiles(call);
       call.begin += call.rows;
       call.out += call.rows;
       call.rows = product.rows - call.rows;
@@ -89,7 +90,8 @@ void CpuOps::multiply_all(const Input& input, std::int64_t rows, const Weight& w
   for (const QuantRows& part : storage.parts()) scratch_bytes = std::max(scratch_bytes, product_scratch(part));
   std::byte* scratch = thread_scratch(scratch_bytes);
   const std::int64_t runs = weight.out / (kBlockRows * kItemsPerThread * pool_.size());
-  const std::int64_t block_rows = kBlockRows * (rows == 1 ? std::clamp<std::int64_t>(runs, 1, kLongerRuns) : 1);
+  const std::int64_t block_rows =
+      kBlockRows * (rows == 1 || by_matrix_unit(rows) ? std::clamp<std::int64_t>(runs, 1, kLongerRuns) : 1);
   const std::int64_t blocks = storage.blocks(block_rows);
   pool_.run(blocks, [&](std::int64_t item, int thread) noexcept {
     const RowBlock block = storage.block(item, block_rows);

@@ -19,6 +19,8 @@ constexpr std::int64_t kManyRows = 256;
 constexpr std::int64_t kIntermediateBlockOfManyRows = 64;
 constexpr std::int64_t kOutputBlock = 64;
 constexpr std::int64_t kOutputBlockOfOneRow = 512;
+// Longer for a matrix unit, which puts all records in order for each item.
+constexpr std::int64_t kLongerForMatrixUnit = 2;
 
 struct Choice {
   std::int32_t expert = 0;
@@ -118,6 +120,7 @@ void CpuOps::expert_hidden(const HiddenItem& item, const HiddenItem* next, const
   multiply(input, product, scratch);
   product.weight = &mlp.up;
   product.out = up_values;
+  product.same_input = true;
   product.next = next != nullptr ? &next->group->mlp->gate : nullptr;
   product.next_begin = next != nullptr ? next->begin : 0;
   multiply(input, product, scratch);
@@ -181,7 +184,8 @@ void CpuOps::mixture_of_experts(const MoeWeights& weights, Tensor& x) {
     groups = route(input, x.rows, weights);
   }
 
-  const std::int64_t output_block = x.rows == 1 ? kOutputBlockOfOneRow : kOutputBlock;
+  std::int64_t output_block = x.rows == 1 ? kOutputBlockOfOneRow : kOutputBlock;
+  if (by_matrix_unit(x.rows)) output_block *= kLongerForMatrixUnit;
   std::vector<HiddenItem> items;
   std::int64_t hidden_bytes = 0;
   std::int64_t scratch_bytes = 0;
@@ -190,7 +194,8 @@ void CpuOps::mixture_of_experts(const MoeWeights& weights, Tensor& x) {
   for (const ExpertGroup& group : groups) {
     const Mlp& mlp = *group.mlp;
     const auto m = static_cast<std::int64_t>(group.rows.size());
-    const std::int64_t block = m < kManyRows ? kIntermediateBlock : kIntermediateBlockOfManyRows;
+    std::int64_t block = m < kManyRows ? kIntermediateBlock : kIntermediateBlockOfManyRows;
+    if (by_matrix_unit(m)) block *= kLongerForMatrixUnit;
     for (std::int64_t b = 0; b < mlp.gate.out; b += block)
       items.push_back({&group, b, std::min(block, mlp.gate.out - b)});
     hidden_bytes += m * hidden_row_bytes(mlp.down);

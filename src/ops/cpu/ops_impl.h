@@ -17,6 +17,12 @@
 
 namespace lily::cpu {
 
+/// A matrix unit multiplies an expert's rows faster than its codes come from memory, so more rows should share them. In
+/// longer chunks a cancelled prompt would go on for many seconds.
+inline std::int64_t prefill_chunk_of(const Kernels& kernels) {
+  return kernels.matrix_unit != nullptr ? 1024 : 512;
+}
+
 class CpuOps final : public Ops {
  public:
   CpuOps(const ModelConfig& config, const Kernels& kernels, int threads, const CpuOptions& options);
@@ -26,6 +32,7 @@ class CpuOps final : public Ops {
   std::shared_ptr<const Storage> load_experts(const MlpMatrices& routed, const MlpMatrices& shared) override;
   Vector load_vector(std::span<const float> values) override;
   std::unique_ptr<SequenceState> new_state(std::int64_t capacity) override;
+  std::int64_t prefill_chunk() const override { return prefill_chunk_of(kernels_); }
   Tensor tensor(std::int64_t rows, std::int64_t cols) override;
   void read(const Tensor& tensor, std::span<float> out) override;
 
@@ -75,6 +82,7 @@ class CpuOps final : public Ops {
     float* out = nullptr;
     std::int64_t out_stride = 0;
     bool add = false;
+    bool same_input = false;          // as the product before, which had whole tiles of rows and the same scratch
     const QuantRows* next = nullptr;  // what the thread probably multiplies next, from row next_begin
     std::int64_t next_begin = 0;
   };
@@ -82,8 +90,16 @@ class CpuOps final : public Ops {
     return activations_ != Activations::kFloat32 && fits_records(weight);
   }
   RecordLayout layout_of(std::int64_t in) const { return {in, activations_ == Activations::kInt8 ? 1 : 2}; }
-  static std::int64_t product_scratch(const QuantRows& weight) {  // bytes, a multiple of 64
-    const auto bytes = std::max(4 * linear_scratch(weight), kTilesAtOnce * integer_scratch(weight.in));
+  /// Whether the CPU's unit for products of matrices takes them, for rows of activations from which that is worth it.
+  bool by_matrix_unit(std::int64_t rows) const {
+    constexpr std::int64_t kFrom = 10;
+    return kernels_.matrix_unit != nullptr && activations_ == Activations::kInt8 && rows >= kFrom;
+  }
+  std::int64_t product_scratch(const QuantRows& weight) const {  // bytes, a multiple of 64
+    auto bytes = takes_records(weight) ? kTilesAtOnce * integer_scratch(weight.in) : 4 * linear_scratch(weight);
+    if (takes_records(weight) && kernels_.matrix_unit != nullptr) {
+      bytes = std::max(bytes, kernels_.matrix_unit_scratch(weight.in));
+    }
     return (bytes + 63) / 64 * 64;
   }
   static double stored_bytes(const QuantRows& weight) {
