@@ -93,6 +93,11 @@ class Server:
         text = httpx.get(self.url + "/metrics", timeout=30).text
         return {name: float(value) for name, value in re.findall(r"^lily_(\w+) (\S+)$", text, re.M)}
 
+    def peak_mib(self):
+        """The most memory that the process has had."""
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) >> 10
+
     def wait_for(self, condition, seconds=60):
         """Until condition(metrics) holds; the metrics."""
         end = time.monotonic() + seconds
@@ -126,6 +131,25 @@ class Server:
             except (TimeoutError, ConnectionError):
                 pass
             return answer
+
+
+def until_closed(connection, drip=None, seconds=20):
+    """What the server says until it closes, while `drip` is sent ten times a second; the seconds that took."""
+    begin, answer = time.monotonic(), b""
+    connection.settimeout(0.1)
+    while time.monotonic() < begin + seconds:
+        try:
+            if drip:
+                connection.sendall(drip)
+            if part := connection.recv(65536):
+                answer += part
+            else:
+                break
+        except TimeoutError:
+            pass
+        except ConnectionError:
+            break
+    return answer, time.monotonic() - begin
 
 
 def parse_events(lines):
