@@ -76,6 +76,7 @@ bool origin_is_allowed(const AccessRules& rules, std::string_view origin, std::s
 }
 
 bool is_cors_origin(const AccessRules& rules, std::string_view origin) {
+  if (origin.empty()) return false;
   return std::any_of(rules.cors_origins.begin(), rules.cors_origins.end(),
                      [&](const std::string& allowed) { return allowed == "*" || allowed == origin; });
 }

@@ -30,7 +30,7 @@ bool host_is_allowed(const AccessRules& rules, std::string_view host);
 /// Requests that a browser sends for a page carry the page's origin: its own pages and named origins pass, and so does
 /// what is no browser (empty).
 bool origin_is_allowed(const AccessRules& rules, std::string_view origin, std::string_view host);
-/// Whether the answer may be read by that origin's scripts.
+/// Whether the answer may be read by that origin's scripts. False for what is no browser (empty).
 bool is_cors_origin(const AccessRules& rules, std::string_view origin);
 
 }  // namespace lily

@@ -123,7 +123,7 @@ std::unique_ptr<BodyDecoder> make_body_decoder(std::string_view encoding) {
   const std::string name = ascii_lower(encoding);
   if (name.empty() || name == "identity") return std::make_unique<Identity>();
 #ifdef CPPHTTPLIB_ZLIB_SUPPORT
-  if (name == "gzip" || name == "deflate") return std::make_unique<Inflate>();
+  if (name == "gzip" || name == "x-gzip" || name == "deflate") return std::make_unique<Inflate>();
 #endif
 #ifdef CPPHTTPLIB_BROTLI_SUPPORT
   if (name == "br") return std::make_unique<Brotli>();

@@ -136,6 +136,18 @@ void to_one_connection_line(std::string& header) {
   if (close || keep) header.insert(first, close ? "Connection: close\r\n" : "Connection: Keep-Alive\r\n");
 }
 
+void drop_ranges(std::string& header) {
+  constexpr std::string_view kName = "range:";
+  for (std::size_t line = header.find("\r\n") + 2; line < header.size();) {
+    const std::size_t next = header.find("\r\n", line) + 2;
+    if (ascii_lower(header.substr(line, kName.size())) == kName) {
+      header.erase(line, next - line);
+    } else {
+      line = next;
+    }
+  }
+}
+
 HeaderFields header_fields(std::string_view header) {
   take_line(header);
   HeaderFields fields;
@@ -164,6 +176,7 @@ std::optional<RequestFraming> Connection::next_request(const std::function<bool(
       RequestFraming framing = check_header(header, limits_.header_lines);
       to_origin_form(header);
       to_one_connection_line(header);
+      drop_ranges(header);
       framing.fields = header_fields(header);
       buffer_.replace(0, size, header);
       header_size_ = header.size();

@@ -47,6 +47,11 @@ void to_origin_form(std::string& header);
 /// header is one that passed check_header.
 void to_one_connection_line(std::string& header);
 
+/// Takes the "Range" lines out. A server may ignore them, and has to if they are not valid; the library answers those
+/// with 416, and makes a page of a thousand ranges a thousand times as large. The header is one that passed
+/// check_header.
+void drop_ranges(std::string& header);
+
 /// The fields as they were sent, without white space around their values. The header is one that passed check_header.
 HeaderFields header_fields(std::string_view header);
 

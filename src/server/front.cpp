@@ -49,9 +49,9 @@ void refuse(const Connection& connection, const ApiError& error) {
   connection.write(answer);
 }
 
-/// Puts the values in that were sent, except for what the library only knows in small letters. Gives the
-/// Content-Encoding, which the library does not get to see: it knows no capitals, and takes what is cut short for
-/// whole.
+/// Puts the values in that were sent, except for what the library only knows in small letters, or knows in HTTP/1.0
+/// too, where nothing may come before the answer. Gives the Content-Encoding, which the library does not get to see: it
+/// knows no capitals, and takes what is cut short for whole.
 std::string take_fields(httplib::Request& request, const HeaderFields& fields) {
   constexpr const char* kEncoding = "Content-Encoding";
   request.headers.clear();
@@ -59,6 +59,7 @@ std::string take_fields(httplib::Request& request, const HeaderFields& fields) {
   if (const auto expect = request.headers.find("Expect"); expect != request.headers.end()) {
     constexpr const char* kContinue = "100-continue";
     if (::strcasecmp(expect->second.c_str(), kContinue) == 0) expect->second = kContinue;
+    if (request.version == "HTTP/1.0") request.headers.erase(expect);
   }
   std::string encoding;
   for (std::size_t i = 0; i < request.get_header_value_count(kEncoding); ++i) {
@@ -127,7 +128,6 @@ bool Front::serve_request(Connection& connection, const RequestFraming& framing,
   bool closed = false;
   const httplib::Request* parsed = nullptr;
   const std::function<void(httplib::Request&)> on_parsed = [&](httplib::Request& request) {
-    request.ranges.clear();  // a thousand of them would make a page a thousand times as large
     std::string encoding = take_fields(request, framing.fields);
     const std::lock_guard lock(mutex_);
     requests_[parsed = &request] = {.socket = connection.socket(), .content_encoding = std::move(encoding)};

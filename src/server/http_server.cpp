@@ -144,7 +144,6 @@ void HttpServer::add_common_handlers() {
     std::string message = fmt::format("{} {} is not served here", request.method, request.path);
     int status = response.status;
     if (status == 413) message = "the request body is too large";
-    if (status == 416) message = "the Range is not valid";
     if (status == 414) message = "the request's address is too long";
     if (status == 400) message = "the request is not valid HTTP";
     if (const auto known = methods_.find(request.path); status == 404 && known != methods_.end()) {
@@ -167,6 +166,7 @@ void HttpServer::add_common_handlers() {
   });
   // A route or the library, or both, may say that the connection ends.
   server_->set_post_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
+    response.headers.erase("Accept-Ranges");  // the library would promise them
     if (!response.has_header("Connection")) return;
     response.headers.erase("Connection");
     response.headers.erase("Keep-Alive");
@@ -213,10 +213,8 @@ bool HttpServer::admit(const httplib::Request& request, httplib::Response& respo
   if (!origin_is_allowed(rules, origin, host)) {
     return refuse(403, "origin_not_allowed", "the origin '" + origin + "' is not allowed; add it with --cors-origin");
   }
-  if (is_cors_origin(rules, origin)) {
-    response.set_header("Access-Control-Allow-Origin", origin);
-    response.set_header("Vary", "Origin");
-  }
+  if (is_cors_origin(rules, origin)) response.set_header("Access-Control-Allow-Origin", origin);
+  if (!rules.cors_origins.empty()) response.set_header("Vary", "Origin");  // an answer without it is another one
   const bool open = request.method == "OPTIONS" || public_paths_.contains(request.path);
   if (!open && !key_is_right(rules, request.get_header_value("Authorization"), request.get_header_value("X-Api-Key"))) {
     return refuse(401, "invalid_api_key", "the API key is missing or wrong");
@@ -290,25 +288,32 @@ void HttpServer::stream(const httplib::Request& request, httplib::Response& resp
   const std::chrono::seconds silence(options_.keep_alive_seconds);
   response.set_header("Cache-Control", "no-cache");
   response.set_header("X-Accel-Buffering", "no");
-  response.set_chunked_content_provider(
-      "text/event-stream", [events = std::shared_ptr<EventSource>(std::move(source)),
-                            client = ClientWatch(server_->socket_of(request), silence), silence,
-                            counted = std::make_shared<InFlight>(in_flight_), &stopping = stopping_,
-                            last = std::chrono::steady_clock::now()](std::size_t, httplib::DataSink& sink) mutable {
-        std::string text = next_events(*events);
-        if (stopping && !events->done()) text += events->fail(overloaded("the server is shutting down"));
-        const auto now = std::chrono::steady_clock::now();
-        const ClientWatch::Finding finding = client.look();
-        if (finding == ClientWatch::Finding::kGone) return false;
-        const bool ask = finding == ClientWatch::Finding::kAsk || now - last >= silence;
-        if (text.empty() && ask) text = ": keep-alive\n\n";
-        if (!text.empty()) {
-          last = now;
-          if (!sink.write(text.data(), text.size())) return false;
-        }
-        if (events->done()) sink.done();
-        return true;
-      });
+  auto write = [events = std::shared_ptr<EventSource>(std::move(source)),
+                client = ClientWatch(server_->socket_of(request), silence), silence,
+                counted = std::make_shared<InFlight>(in_flight_), &stopping = stopping_,
+                last = std::chrono::steady_clock::now()](std::size_t, httplib::DataSink& sink) mutable {
+    std::string text = next_events(*events);
+    if (stopping && !events->done()) text += events->fail(overloaded("the server is shutting down"));
+    const auto now = std::chrono::steady_clock::now();
+    const ClientWatch::Finding finding = client.look();
+    if (finding == ClientWatch::Finding::kGone) return false;
+    const bool ask = finding == ClientWatch::Finding::kAsk || now - last >= silence;
+    if (text.empty() && ask) text = ": keep-alive\n\n";
+    if (!text.empty()) {
+      last = now;
+      if (!sink.write(text.data(), text.size())) return false;
+    }
+    if (events->done()) sink.done();
+    return true;
+  };
+  constexpr const char* kType = "text/event-stream";
+  if (request.version != "HTTP/1.0") {
+    response.set_chunked_content_provider(kType, std::move(write));
+    return;
+  }
+  // That knows no chunks: the end of the connection ends the stream.
+  response.set_header("Connection", "close");
+  response.set_content_provider(kType, std::move(write));
 }
 
 bool HttpServer::is_served(const std::string& name) const {

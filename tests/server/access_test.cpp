@@ -48,6 +48,8 @@ TEST(Access, Origins) {
   for (const char* origin : {"null", "http://localhost:2", "http://app.example.evil", "https://app.example", "x"})
     EXPECT_FALSE(origin_is_allowed(rules, origin, "localhost:1")) << origin;
   EXPECT_TRUE(is_cors_origin({.cors_origins = {"*"}}, "http://any"));
+  EXPECT_TRUE(is_cors_origin({.cors_origins = {"*"}}, "null"));
+  EXPECT_FALSE(is_cors_origin({.cors_origins = {"*", ""}}, ""));
 }
 
 TEST(Access, ConstantTimeComparison) {

@@ -110,6 +110,18 @@ TEST(ToOneConnectionLine, ReadsLists) {
   EXPECT_EQ(none, header(""));
 }
 
+TEST(Ranges, AreDropped) {
+  std::string header =
+      "GET / HTTP/1.1\r\nRange: bytes=0-1\r\nA: Range: b\r\nrANGE:zz\r\nrange:\r\nX-Range: c\r\nIf-Range: d\r\n\r\n";
+  drop_ranges(header);
+  EXPECT_EQ(header, "GET / HTTP/1.1\r\nA: Range: b\r\nX-Range: c\r\nIf-Range: d\r\n\r\n");
+  drop_ranges(header);
+  EXPECT_EQ(header, "GET / HTTP/1.1\r\nA: Range: b\r\nX-Range: c\r\nIf-Range: d\r\n\r\n");
+  header = "GET / HTTP/1.1\r\nRange: x\r\n\r\n";
+  drop_ranges(header);
+  EXPECT_EQ(header, "GET / HTTP/1.1\r\n\r\n");
+}
+
 TEST(ChunkCheck, FollowsChunks) {
   const auto pass = [](std::string_view body, std::size_t piece) {
     ChunkCheck check;

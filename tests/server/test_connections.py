@@ -12,7 +12,7 @@ import zlib
 import httpx
 import pytest
 
-from lily_server import Server, long_text, until_closed
+from lily_server import Server, long_text, parse_events, until_closed
 
 CHAT = "/v1/chat/completions"
 USER = [{"role": "user", "content": "Hi"}]
@@ -44,7 +44,8 @@ def test_bodies_that_are_not_encoded_as_they_say_are_named(server):
             ("odd", body, 415, "'odd'"), ("GZIP, br", body, 415, "'GZIP, br'"), ("gzip", body, 400, "'gzip'"),
             ("br", b"\xff" * 64, 400, "'br'"), ("gzip", gzip.compress(body) + b"more", 400, "'gzip'"),
             ("deflate", b"", 400, "'deflate'"), ("GZip", b"", 400, "'GZip'"),
-            ("gzip", gzip.compress(body), 200, ""), ("GZIP", gzip.compress(body), 200, ""), ("Identity", body, 200, ""),
+            ("x-gzip", body, 400, "'x-gzip'"), ("x-deflate", body, 415, "'x-deflate'"),
+            ("gzip", gzip.compress(body), 200, ""), ("x-gzip", gzip.compress(body), 200, ""), ("X-GZip", gzip.compress(body), 200, ""), ("GZIP", gzip.compress(body), 200, ""), ("Identity", body, 200, ""),
             ("Deflate", zlib.compress(body), 200, ""), ("", body, 200, ""), ("BR", BROTLI, 200, ""),
             ("gzip", gzip.compress(body[:7]) + gzip.compress(body[7:]), 200, "")):
         answer = httpx.post(server.url + "/tokenize", content=content, headers={"Content-Encoding": encoding})
@@ -85,7 +86,7 @@ def test_a_response_that_says_close_is_followed_by_it(server):
     body = b'{"content":"a"}'
     for request in (post + b"Content-Encoding: gzip\r\n\r\n" + body, post + b"Content-Encoding: odd\r\n\r\n" + body,
                     post + b"Content-Type: multipart/form-data; boundary=x\r\n\r\n" + body,
-                    b"GET / HTTP/1.1\r\nHost: localhost\r\nRange: x\r\n\r\n"):
+                    b"GET /" + b"x" * 8200 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"):
         with server.connect() as connection:
             connection.sendall(request)
             answer, seconds = until_closed(connection)
@@ -103,6 +104,8 @@ def test_a_client_may_ask_before_it_sends_its_body(server):
                 assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n", expect
             connection.sendall(b'{"content":"a"}')
             assert connection.recv(65536).startswith(b"HTTP/1.1 200 OK"), expect
+    old = b"POST /tokenize HTTP/1.0\r\nHost: localhost\r\nContent-Length: 15\r\nExpect: 100-continue\r\n\r\n"
+    assert server.exchange(old + b'{"content":"a"}').startswith(b"HTTP/1.1 200 OK")  # it does not know that answer
 
 
 FRAMES = [(b"", b"411"), (b"Content-Length: abc\r\n", b"400"), (b"Content-Length: -5\r\n", b"400"),
@@ -264,6 +267,36 @@ def test_connections_are_reused(server):
             assert client.post(server.url + "/tokenize", json={"content": "a b"}).status_code == 200
 
 
+STREAMS = [(CHAT, {"messages": USER}, "[DONE]"), ("/v1/completions", {"prompt": "a"}, "[DONE]"),
+           ("/v1/messages", {"messages": USER}, "message_stop"), ("/v1/responses", {"input": "Hi"}, "response.incomplete")]
+
+
+@pytest.mark.parametrize("keep", [b"", b"Connection: keep-alive\r\n"])
+@pytest.mark.parametrize("path,body,last", STREAMS)
+def test_streams_of_http_1_0_end_with_the_connection(server, path, body, last, keep):
+    """It knows no chunks (RFC 9112, 6.1), whatever it says about keeping the connection."""
+    body |= {"stream": True, "temperature": 0, "ignore_eos": True, "max_output_tokens" if "input" in body else "max_tokens": 5}
+    data = json.dumps(body).encode()
+
+    def ask(version):
+        with server.connect() as connection:
+            connection.sendall(b"POST %s HTTP/%s\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n%s"
+                               % (path.encode(), version, keep if version == b"1.0" else b"Connection: close\r\n", len(data), data))
+            answer, seconds = until_closed(connection)
+        assert seconds < 8, seconds
+        head, text = answer.split(b"\r\n\r\n", 1)
+        return head.lower().split(b"\r\n"), text
+    head, text = ask(b"1.0")
+    assert head[0].endswith(b" 200 ok") and head.count(b"connection: close") == 1, head
+    assert not [line for line in head if line.startswith((b"transfer-encoding", b"keep-alive", b"content-length"))], head
+    events = list(parse_events(text.decode().split("\n")))  # nothing stands between them
+    name, event = events[-1]
+    assert last in (name, event), events[-1]
+    head, chunked = ask(b"1.1")
+    assert b"transfer-encoding: chunked" in head and chunked.endswith(b"\r\n0\r\n\r\n")
+    assert chunked.count(b"data: ") == len(events)
+
+
 def test_a_connection_may_wait_for_its_first_request_and_between_two(server):
     with server.connect() as connection:
         for _ in range(2):
@@ -276,9 +309,17 @@ def test_a_connection_may_wait_for_its_first_request_and_between_two(server):
 
 
 def test_ranges_are_ignored(server):
-    for ranges, status in (("bytes=0-0", 200), ("bytes=" + ",".join(f"0-{i}" for i in range(1000)), 200), ("bytes=9-1,x", 416)):
-        answer = httpx.get(server.url + "/", headers={"Range": ranges})
-        assert answer.status_code == status and "served here" not in answer.text, answer.headers
+    """RFC 9110, 14.2: a server may do so, and must with a Range that is malformed or of a method other than GET."""
+    for method, path, body in (("GET", "/", None), ("GET", "/web/main.js", None), ("GET", "/v1/models", None), ("GET", "/health", None),
+                               ("HEAD", "/", None), ("POST", "/tokenize", {"content": "a b"}), ("OPTIONS", "/health", None)):
+        plain = httpx.request(method, server.url + path, json=body)
+        assert plain.is_success and "accept-ranges" not in plain.headers, (path, plain.headers)
+        for ranges in ("bytes=0-0", "bytes=" + ",".join(f"0-{i}" for i in range(1000)), "bytes=9-1,x", "bytes=zz", "bytes=", "zz",
+                       "", "lines=1-2", "bytes=99999999-", "bytes=-99999999999999999999999"):
+            answer = httpx.request(method, server.url + path, json=body, headers=[("Range", ranges), ("range", "bytes=x")])
+            assert (answer.status_code, answer.content) == (plain.status_code, plain.content), (path, ranges, answer.headers)
+            assert "content-range" not in answer.headers
+    assert httpx.get(server.url + "/nothing", headers={"Range": "zz"}).status_code == 404
 
 
 def test_a_client_that_leaves_while_decoding_frees_its_slot(server):

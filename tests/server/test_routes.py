@@ -237,6 +237,17 @@ def test_what_is_no_host_gets_no_advice_to_allow_it(lily):
             assert answer.status_code == 403 and f"'{host}' is not the name" in message and "--allow-host" not in message, message
 
 
+def test_any_origin_is_named_and_none_is_not(lily):
+    with Server(lily, "--cors-origin", "*") as server:
+        for path in ("/", "/health", "/v1/models"):
+            for origin in ("http://app.example", "null"):
+                assert httpx.get(server.url + path, headers={"Origin": origin}).headers["access-control-allow-origin"] == origin
+            for headers in ({}, {"Origin": ""}):
+                answer = httpx.get(server.url + path, headers=headers)
+                assert answer.status_code == 200 and "access-control-allow-origin" not in answer.headers, answer.headers
+                assert answer.headers["vary"] == "Origin"  # so that no cache gives it to a page
+
+
 def test_api_key_and_cors(lily):
     with Server(lily, "--api-key", "right", "--api-key", "other", "--cors-origin", "http://app.example", "--allow-host",
                 "box.example") as server:
@@ -260,6 +271,7 @@ def test_api_key_and_cors(lily):
         answer = ask(Authorization="Bearer right", Origin="http://app.example")
         assert answer.headers["access-control-allow-origin"] == "http://app.example"
         assert httpx.options(server.url + CHAT, headers={"Origin": "http://evil.example"}).status_code == 403
+        assert ask().headers["vary"] == "Origin" and "access-control-allow-origin" not in ask().headers
         assert "right" not in "".join(server.log)
 
 
