@@ -1,9 +1,6 @@
 #include "engine/loaded_model.h"
 
-#include <xxhash.h>
-
-#include <algorithm>
-
+#include "engine/model_id.h"
 #include "model/memory_forecast.h"
 #include "ops/cpu/cpu_ops.h"
 #include "support/error.h"
@@ -47,18 +44,6 @@ std::unique_ptr<Ops> make_ops(Device* gpu, const ModelConfig& config, std::uint6
   return make_cpu_ops(config, cpu);
 }
 
-/// Reads a few bytes of each tensor, not the gigabytes: enough to tell checkpoints apart, not to verify one.
-std::uint64_t hash_of(const Checkpoint& checkpoint) {
-  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash(XXH3_createState(), &XXH3_freeState);
-  XXH3_64bits_reset(hash.get());
-  for (const TensorView& tensor : checkpoint.tensors()) {
-    XXH3_64bits_update(hash.get(), tensor.name.data(), tensor.name.size());
-    XXH3_64bits_update(hash.get(), tensor.shape.data(), tensor.shape.size() * sizeof(tensor.shape[0]));
-    XXH3_64bits_update(hash.get(), tensor.bytes.data(), std::min<std::size_t>(tensor.bytes.size(), 256));
-  }
-  return XXH3_64bits_digest(hash.get());
-}
-
 }  // namespace
 
 void check_model(const LoadOptions& options) {
@@ -78,7 +63,7 @@ LoadedModel::LoadedModel(const LoadOptions& options, std::unique_ptr<Device> dev
       gpu_(choose_gpu(std::move(device), checkpoint_.config(), checkpoint_.text_bytes(), options)),
       ops_(make_ops(gpu_.get(), checkpoint_.config(), checkpoint_.text_bytes(), options)),
       model_(load_model(checkpoint_, *ops_, options.progress)),
-      id_(hash_of(checkpoint_)),
+      id_(model_id(checkpoint_)),
       arithmetic_(gpu_ ? "" : cpu_arithmetic(cpu_options(options))) {
   if (tokenizer_.size() > config().vocab_size) {
     throw_error("{}: the tokenizer has {} ids, the model only {}", checkpoint_.directory().string(), tokenizer_.size(),

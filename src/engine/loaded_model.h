@@ -50,7 +50,7 @@ class LoadedModel {
   Ops& ops() { return *ops_; }
   /// Null: the CPU.
   Device* gpu() const { return gpu_.get(); }
-  /// What session files are tied to: a hash of the configuration and of every tensor's place, shape and first bytes.
+  /// What session files are tied to (model_id.h).
   std::uint64_t id() const { return id_; }
   /// What decides the bits of states beyond their layout: instruction set and activations of the CPU. Empty on a GPU.
   const std::string& arithmetic() const { return arithmetic_; }

@@ -1,9 +1,9 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
+#include "engine/reuse_check.h"
 #include "support/error.h"
 #include "support/machine_memory.h"
 
@@ -256,19 +256,12 @@ void Scheduler::prompt_done(Slot& slot) {
   if (job.request.score_prompt) job.events->push(std::move(job.prompt_logprobs));
 }
 
-/// Computes the prompt from nothing and compares. A difference beyond rounding is our own fault and must not pass
-/// unseen.
+/// Computes the prompt from nothing and compares. A difference is our own fault and must not pass unseen.
 void Scheduler::verify(const Slot& slot) const {
-  constexpr float kRounding = 0.5F;  // of logits; a wrong state is off by whole units
   Session cold(model_.model(), model_.ops(), options_.session);
   cold.sync(slot.job->request.prompt);
-  float worst = 0;
-  for (std::size_t i = 0; i < cold.logits().size(); ++i) {
-    worst = std::max(worst, std::abs(cold.logits()[i] - slot.session->logits()[i]));
-  }
-  if (!(worst < kRounding)) {
-    throw_error("verify-cache: after {} reused tokens the logits differ by {} from a cold run", slot.checked, worst);
-  }
+  check_reuse(slot.session->logits(), cold.logits(), model_.gpu() == nullptr ? Equality::kBits : Equality::kRounding,
+              slot.checked);
 }
 
 /// `alone`: no other job wants the device.

@@ -79,6 +79,14 @@ void MappedFile::unmap() noexcept {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
+void prefetch_pages(std::span<const std::byte> mapped) {
+  if (mapped.empty()) return;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t before = reinterpret_cast<std::uintptr_t>(mapped.data()) % page;
+  // As below: advice, and no bytes change.
+  ::madvise(const_cast<std::byte*>(mapped.data() - before), before + mapped.size(), MADV_WILLNEED);
+}
+
 void release_pages(std::span<const std::byte> mapped) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const std::size_t skipped = (page - reinterpret_cast<std::uintptr_t>(mapped.data()) % page) % page;

@@ -29,6 +29,9 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
+/// Says that these mapped bytes will be read soon, without waiting for them: only their pages, however few.
+void prefetch_pages(std::span<const std::byte> mapped);
+
 /// Says that these mapped bytes will not be read again soon, so that a pass over a large file does not fill this
 /// process's memory. They stay readable.
 void release_pages(std::span<const std::byte> mapped);

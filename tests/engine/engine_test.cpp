@@ -9,6 +9,7 @@
 #include <atomic>
 #include <thread>
 
+#include "demo_copy.h"
 #include "support/error.h"
 #include "text/chat_format.h"
 
@@ -276,6 +277,27 @@ TEST_F(EngineTest, VerifyCacheAcceptsItsOwnHits) {
   const Answer again = ask(engine, question("Why do we need rain?"));
   EXPECT_FALSE(again.failed) << again.failed->message;
   EXPECT_GT(again.finished->cache.cached_tokens, 0);
+}
+
+// With weights that differ in one bit, where their hash does not look: kept states are off by less than a greedy choice
+// would show.
+TEST_F(EngineTest, VerifyCacheFindsTheSmallestDifference) {
+  const DemoCopy copy("lily_engine_test_model");
+  const std::string tensor = "language_model.model.layers.0.linear_attn.in_proj_qkv.weight";
+  copy.flip(tensor, copy.size(tensor) / 14);
+  LoadedModel other({.model = copy.directory().string(), .threads = 2});
+  ASSERT_EQ(other.id(), model_->id());
+  EngineOptions options = small();
+  options.cache_directory = directory_;
+  {
+    Engine engine(*model_, options);
+    ask(engine, question("Why do we need rain?"));
+  }
+  options.verify_cache = true;
+  Engine engine(other, options);
+  const Answer answer = ask(engine, question("Why do we need rain?"));
+  ASSERT_TRUE(answer.failed);
+  EXPECT_NE(answer.failed->message.find("logits differ from a cold run"), std::string::npos) << answer.failed->message;
 }
 
 TEST_F(EngineTest, CancelledRequestsEndAtOnce) {

@@ -3,6 +3,8 @@
 import concurrent.futures
 import pathlib
 
+import pytest
+
 from lily_server import Server, long_text
 
 QUESTION = [{"role": "system", "content": long_text(400)}, {"role": "user", "content": "What is here?"}]
@@ -117,8 +119,9 @@ def test_a_budget_bounds_the_disk(lily, tmp_path):
     assert sum(f.stat().st_size for f in pathlib.Path(tmp_path).rglob("*") if f.is_file()) <= budget
 
 
-def test_verify_cache_compares_with_a_cold_run(lily):
-    with Server(lily, "--verify-cache", "--parallel", 2) as server:
+@pytest.mark.parametrize("activations", ["int8", "int16", "float32"])
+def test_verify_cache_compares_with_a_cold_run(lily, activations):
+    with Server(lily, "--verify-cache", "--parallel", 2, "--device", "cpu", "--activations", activations) as server:
         history = list(QUESTION)
         for turn in range(3):
             reply = server.chat(history, max_tokens=16)
