@@ -7,6 +7,7 @@
 
 #include "ops/cpu/cpu_ops.h"
 #include "standard_io.h"
+#include "support/usable_cores.h"
 
 namespace lily {
 
@@ -15,8 +16,9 @@ void add_load_options(CLI::App& command, LoadOptions& options) {
   command.add_option("-m,--model", options.model, "directory, Hugging Face id in the local cache, or 'demo'")
       ->capture_default_str();
   command.add_option("--device", options.device, "auto, cpu, metal, cuda or emulated")->capture_default_str();
-  command.add_option("--threads", options.threads, "CPU threads; 0: the cores this process may use")
-      ->check(CLI::Range(0, 1024))
+  command
+      .add_option("--threads", options.threads, "CPU threads; 0: the cores this process may use; at most 8 for each")
+      ->check(number_of_threads())
       ->capture_default_str();
   command
       .add_option("--activations", options.activations,
@@ -39,6 +41,21 @@ CLI::Validator number_between(double least, double most) {
             return fits ? std::string() : fmt::format("Value {} not in range [{} - {}]", text, least, most);
           },
           description};
+}
+
+CLI::Validator number_of_threads() {
+  return {[](std::string& text) {
+            int value = 0;
+            if (!CLI::detail::lexical_cast(text, value) || value < 0)
+              return fmt::format("{} is no number of threads", text);
+            const int most = most_threads();
+            if (value <= most) return std::string();
+            return fmt::format(
+                "{} threads are more than {}, {} for each of the {} cores that this process may use: each step would "
+                "wait for all of them to have their turn. Leave it out, or give 0, for the cores that there are",
+                value, most, kMostThreadsPerCore, usable_cores());
+          },
+          ""};
 }
 
 CLI::Validator fits_64_bits() {

@@ -17,6 +17,8 @@ void add_load_options(CLI::App& command, LoadOptions& options);
 CLI::Validator or_empty(const CLI::Validator& validator);
 /// For options of type double: CLI::Range takes NaN.
 CLI::Validator number_between(double least, double most);
+/// 0, or no more than most_threads().
+CLI::Validator number_of_threads();
 /// For options of type std::uint64_t: CLI11 takes what does not fit for the largest one.
 CLI::Validator fits_64_bits();
 

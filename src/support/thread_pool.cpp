@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 
 #include "support/error.h"
 
@@ -56,10 +57,22 @@ ThreadPool::Share ThreadPool::unpack(std::uint64_t packed) {
 ThreadPool::ThreadPool(int threads) : shares_(static_cast<std::size_t>(std::max(threads, 1))) {
   LILY_CHECK(threads >= 1);
   workers_.reserve(static_cast<std::size_t>(threads - 1));
-  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  try {
+    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  } catch (const std::system_error& error) {
+    const std::size_t started = workers_.size() + 1;
+    end_workers();  // there will be no destructor
+    throw Error(
+        fmt::format("only {} of {} threads could be started: {}", started, threads, error.what()),
+        "use fewer (--threads), or raise the limits of memory and threads (ulimit -v, ulimit -u, the container's)");
+  }
 }
 
 ThreadPool::~ThreadPool() {
+  end_workers();
+}
+
+void ThreadPool::end_workers() {
   {
     const std::lock_guard lock(mutex_);
     stop_.store(true);

@@ -22,7 +22,8 @@ namespace lily {
 
 class ThreadPool {
  public:
-  /// `threads` run the items, the caller of run() among them: threads - 1 are started.
+  /// `threads` run the items, the caller of run() among them: threads - 1 are started. Throws Error when the system
+  /// gives fewer.
   explicit ThreadPool(int threads);
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -60,6 +61,7 @@ class ThreadPool {
     std::atomic<std::uint64_t> packed{0};
   };
 
+  void end_workers();
   void run_job(std::int64_t items, Job job);
   void work(int thread);
   void take_items(int thread, std::uint32_t epoch);

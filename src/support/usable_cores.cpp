@@ -134,4 +134,8 @@ int usable_cores() {
   return std::max(cores, 1);
 }
 
+int most_threads() {
+  return kMostThreadsPerCore * usable_cores();
+}
+
 }  // namespace lily

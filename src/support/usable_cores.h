@@ -10,6 +10,11 @@ namespace lily {
 /// than the fastest. At least 1.
 int usable_cores();
 
+/// The most threads that are any good: a pool wakes all its threads for each stage, and each then looks for work for a
+/// while, so that a stage takes as long as there are threads for each core.
+inline constexpr int kMostThreadsPerCore = 8;  // some cores may be too slow to count as usable
+int most_threads();
+
 /// The parts of it that read Linux's files, below `root`, which is "/" but in tests.
 ///
 /// Physical cores among these CPUs, without those of less than half the largest capacity.

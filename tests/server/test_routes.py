@@ -1,6 +1,7 @@
 """Routes and access: fields, paths, models, metrics, the queue, hosts, origins, keys, and starts that fail."""
 
 import json
+import re
 import subprocess
 
 import httpx
@@ -287,8 +288,9 @@ def test_a_taken_port_is_an_error_that_helps(server, lily):
     assert ended.returncode != 0 and "--port" in ended.stderr + ended.stdout
 
 
-WRONG_STARTS = [(("--model", "/nowhere"), "/nowhere"), (("--ctx", "32769"), "--ctx 32768"), (("--cache-gib", "nan"), "--cache-gib"),
-                (("--cache-disk-gib", "inf"), "--cache-disk-gib")]
+WRONG_STARTS = [(("--threads", "1000000"), "threads are more than"), (("--threads", "-1"), "number of threads"),
+                (("--threads", "9999999999"), "number of threads"), (("--model", "/nowhere"), "/nowhere"),
+                (("--ctx", "32769"), "--ctx 32768"), (("--cache-gib", "nan"), "--cache-gib"), (("--cache-disk-gib", "inf"), "--cache-disk-gib")]
 
 
 @pytest.mark.parametrize("options,said", WRONG_STARTS)
@@ -301,3 +303,13 @@ def test_a_seed_beyond_64_bits_is_an_error(lily):
     for command in (["run", "Hi"], ["synth", "--layers", "4", "/nowhere/model"]):
         ended = subprocess.run([lily, *command, "--seed", "18446744073709551616"], capture_output=True, text=True, timeout=60)
         assert ended.returncode > 0 and "64 bits" in ended.stderr, ended
+
+
+def test_more_threads_than_cores_are_an_error_or_work(lily):
+    def run(threads):
+        return subprocess.run([lily, "run", "Hi", "--max-tokens", "4", "--threads", threads], capture_output=True, text=True, timeout=60)
+    refused = run("1000000")
+    most, cores = re.search(r"more than (\d+), 8 for each of the (\d+) cores .* give 0", refused.stderr).groups()
+    assert refused.returncode > 0 and int(most) == 8 * int(cores), refused
+    assert run(most).returncode == 0 and run("0").returncode == 0
+    assert run(str(int(most) + 1)).stderr.count("threads are more than " + most) == 1

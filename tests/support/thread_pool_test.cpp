@@ -1,14 +1,21 @@
 #include "support/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
 #include <numeric>
 #include <set>
 #include <thread>
 #include <vector>
+
+#include "support/error.h"
 
 namespace lily {
 namespace {
@@ -91,6 +98,28 @@ TEST(ThreadPool, OneSlowItemHoldsUpNoOther) {
   });
   EXPECT_TRUE(saw_all);
 }
+
+#if defined(__linux__) && !defined(LILY_EMULATED) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// Each thread's stack takes megabytes of address space.
+TEST(ThreadPoolDeathTest, ThreadsThatCannotBeStartedAreAnError) {
+  const auto start_too_many = [] {
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t bytes = pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) + (rlim_t{256} << 20);
+    const rlimit limit{.rlim_cur = bytes, .rlim_max = bytes};
+    ::setrlimit(RLIMIT_AS, &limit);
+    try {
+      const ThreadPool pool(5000);
+    } catch (const Error& error) {
+      std::cerr << error.what() << " (" << error.hint() << ")";
+      std::exit(3);
+    }
+    std::exit(0);
+  };
+  EXPECT_EXIT(start_too_many(), testing::ExitedWithCode(3),
+              "only [0-9]+ of 5000 threads could be started: .*--threads");
+}
+#endif
 
 }  // namespace
 }  // namespace lily

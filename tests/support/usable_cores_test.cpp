@@ -109,6 +109,7 @@ TEST_F(UsableCores, FollowsTheAffinityMask) {
     CPU_SET(first, &mask);
     ASSERT_EQ(sched_setaffinity(0, sizeof(mask), &mask), 0);
     EXPECT_EQ(usable_cores(), 1);
+    EXPECT_EQ(most_threads(), 8);
   })
       .join();
 }
