@@ -4,10 +4,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 
 #include "server/api_error.h"
+#include "server/ascii_text.h"
 #include "server/client_socket.h"
 
 namespace lily {
@@ -49,6 +51,22 @@ void refuse(const Connection& connection, const ApiError& error) {
   connection.write(answer);
 }
 
+/// What the library shall see of an Accept-Encoding, in which it looks for names: those in it that are wanted, in small
+/// letters. One with a weight of zero, or of none that is a number, is not.
+std::string accepted_encodings(std::string_view list) {
+  std::string accepted;
+  while (!list.empty()) {
+    const std::string item = ascii_lower(list.substr(0, list.find(',')));
+    list.remove_prefix(std::min(item.size() + 1, list.size()));
+    const std::size_t weight = item.find("q=", std::min(item.find(';'), item.size()));
+    if (weight != std::string::npos && item.find_first_of("123456789", weight) == std::string::npos) continue;
+    const std::size_t begin = std::min(item.find_first_not_of(" \t"), item.size());
+    const std::string name = item.substr(begin, item.find_first_of(" \t;", begin) - begin);
+    accepted += name + ", ";
+  }
+  return accepted;
+}
+
 /// Puts the values in that were sent, except for what the library only knows in small letters, or knows in HTTP/1.0
 /// too, where nothing may come before the answer. Gives the Content-Encoding, which the library does not get to see: it
 /// knows no capitals, and takes what is cut short for whole.
@@ -61,6 +79,13 @@ std::string take_fields(httplib::Request& request, const HeaderFields& fields) {
     if (::strcasecmp(expect->second.c_str(), kContinue) == 0) expect->second = kContinue;
     if (request.version == "HTTP/1.0") request.headers.erase(expect);
   }
+  std::string accepted;
+  constexpr const char* kAccept = "Accept-Encoding";
+  for (std::size_t i = 0; i < request.get_header_value_count(kAccept); ++i) {
+    accepted += accepted_encodings(request.get_header_value(kAccept, i));
+  }
+  request.headers.erase(kAccept);
+  if (!accepted.empty()) request.set_header(kAccept, accepted);
   std::string encoding;
   for (std::size_t i = 0; i < request.get_header_value_count(kEncoding); ++i) {
     encoding += (i == 0 ? "" : ", ") + request.get_header_value(kEncoding, i);

@@ -166,8 +166,13 @@ void HttpServer::add_common_handlers() {
   });
   // A route or the library, or both, may say that the connection ends.
   server_->set_post_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
-    response.headers.erase("Accept-Ranges");  // the library would promise them
-    if (!response.has_header("Connection")) return;
+    response.headers.erase("Accept-Ranges");         // the library would promise them
+    const bool old = request.version == "HTTP/1.0";  // ends its connection, unless both say that they keep it
+    const bool ends = old && request.get_header_value("Connection") != "Keep-Alive";
+    if (!response.has_header("Connection") && !ends) {
+      if (old) response.set_header("Connection", "keep-alive");
+      return;
+    }
     response.headers.erase("Connection");
     response.headers.erase("Keep-Alive");
     response.set_header("Connection", "close");

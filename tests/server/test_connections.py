@@ -56,6 +56,16 @@ def test_bodies_that_are_not_encoded_as_they_say_are_named(server):
             assert answer.headers["connection"] == "close"
 
 
+def test_answers_are_encoded_as_clients_want_them(server):
+    for wanted, encoding in ((["gzip"], "gzip"), (["GZip"], "gzip"), (["x-gzip"], "gzip"), (["gzip;q=0"], None), (["gzip; Q=0.0"], None),
+                             (["gzip;q=0.001"], "gzip"), (["identity, gzip ; q=1.0"], "gzip"), (["br;q=0, gzip"], "gzip"), ([""], None),
+                             (["gzip;q=0, br;q=0"], None), (["identity", "gzip"], "gzip"), (["identity;q=0.5", "gzip;q=0"], None),
+                             ([",,;,"], None), (["gzip;q=x"], None), (["*;q=0"], None)):
+        answer = httpx.get(server.url + "/", headers=[("Accept-Encoding", value) for value in wanted])
+        assert answer.headers.get("content-encoding") == encoding, (wanted, answer.headers)
+        assert answer.text.startswith("<!doctype html>"), (wanted, answer.text[:50])
+
+
 def test_encoded_bodies_that_are_cut_short_are_refused(server):
     body = json.dumps({"content": "a b c " * 50}).encode()
     for encoding, whole in (("gzip", gzip.compress(body)), ("deflate", zlib.compress(body)), ("br", BROTLI)):
@@ -257,8 +267,10 @@ def test_a_client_may_ask_for_the_end_of_its_connection(server):
         answer = server.exchange((get + lines + b"\r\n") * 2)
         assert answer.count(b"HTTP/1.1 200 OK") == 2 and b"Connection: close" not in answer, (lines, answer)
     old = get.replace(b"1.1", b"1.0")
-    assert server.exchange((old + b"Connection: keep-alive\r\n\r\n") * 2).count(b"200 OK") == 2
-    assert server.exchange((old + b"\r\n") * 2).count(b"200 OK") == 1
+    answer = server.exchange((old + b"Connection: keep-alive\r\n\r\n") * 2)
+    assert answer.count(b"200 OK") == answer.lower().count(b"\r\nconnection: keep-alive\r\n") == 2, answer
+    answer = server.exchange((old + b"\r\n") * 2)
+    assert answer.count(b"200 OK") == answer.count(b"\r\nConnection: close\r\n") == 1 and b"Keep-Alive" not in answer, answer
 
 
 def test_connections_are_reused(server):
