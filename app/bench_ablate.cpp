@@ -20,11 +20,17 @@ struct CpuAblation {
   std::function<void(LoadOptions&)> turn_off;
 };
 
-std::vector<CpuAblation> cpu_ablations() {
-  std::vector<CpuAblation> all = {
-      {"16-bit activations", "float32", [](LoadOptions& load) { load.activations = "float32"; }},
-      {"threads", "one", [](LoadOptions& load) { load.threads = 1; }},
-  };
+/// Of a whole model with these activations.
+std::vector<CpuAblation> cpu_ablations(Activations activations) {
+  std::vector<CpuAblation> all;
+  const auto exact = [](LoadOptions& load) { load.activations = "float32"; };
+  if (activations == Activations::kInt8) {
+    all.push_back({"8-bit activations", "16 bits", [](LoadOptions& load) { load.activations = "int16"; }});
+    all.push_back({"8-bit activations", "float32", exact});
+  } else if (activations == Activations::kInt16) {
+    all.push_back({"16-bit activations", "float32", exact});
+  }
+  all.push_back({"threads", "one", [](LoadOptions& load) { load.threads = 1; }});
   for (const std::string& target : cpu_targets()) {
     if (target == cpu_targets().front()) continue;
     all.push_back({"instruction set", "", [target](LoadOptions& load) { load.target = target; }});
@@ -62,7 +68,7 @@ std::string percent(double ratio) {
 
 void ablate_cpu(LoadedModel& whole, const AblateOptions& plan) {
   fmt::print("  {:<26}{:<20}{:>8}{:>12}{:>12}\n", "optimisation", "against", "prompt", "prefill", "decode");
-  for (const CpuAblation& ablation : cpu_ablations()) {
+  for (const CpuAblation& ablation : cpu_ablations(activations_named(plan.load.activations))) {
     LoadOptions load = plan.load;
     ablation.turn_off(load);
     LoadedModel less(load);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -57,6 +58,12 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
+void check_finite(double perplexity) {
+  if (std::isfinite(perplexity)) return;
+  throw Error("the model gives logits that are no numbers, so there is no perplexity",
+              "the checkpoint may be damaged: download or convert it again");
+}
+
 nlohmann::json json_of(const RunScore& score) {
   return {{"top1_agreement", score.top1_agreement()},
           {"perplexity", score.perplexity()},
@@ -102,6 +109,7 @@ void eval_goldens(const EvalOptions& options, LoadedModel& model) {
       score_goldens(model.model(), model.ops(), goldens, options.positions,
                     [&](std::int64_t done, std::int64_t total) { line.show_count(done, total, "positions"); });
   line.clear();
+  check_finite(scores.lily.perplexity());
   print_scores(options, model, goldens, scores, std::chrono::duration<double>(Clock::now() - start).count());
 }
 
@@ -116,6 +124,7 @@ void eval_text(const EvalOptions& options, LoadedModel& model) {
       score_text(model.model(), model.ops(), model.tokenizer(), tokens, options.context,
                  [&](std::int64_t done, std::int64_t total) { line.show_count(done, total, "tokens"); });
   line.clear();
+  check_finite(score.perplexity());
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   if (options.json) {
     fmt::print("{}\n", nlohmann::json{{"positions", score.tokens},

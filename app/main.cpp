@@ -1,5 +1,6 @@
 // lily: one binary, one subcommand per task.
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <exception>
 
 #include "commands.h"
@@ -32,6 +33,7 @@ int finish(int status) {
 
 int main(int argc, char** argv) {
   lily::keep_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit of file sizes is a write that fails
   CLI::App app{"lily: Qwen3.6-35B-A3B on this machine"};
   app.name("lily");
   app.set_version_flag("--version", "lily " LILY_VERSION);

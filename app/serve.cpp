@@ -144,7 +144,9 @@ void add_serve(CLI::App& app) {
   CLI::App* command = app.add_subcommand("serve", "an OpenAI-compatible server on this machine");
   add_load_options(*command, options->load);
   ServerOptions& server = options->server;
-  command->add_option("--host", server.host, "address to listen on; 0.0.0.0: every network")->capture_default_str();
+  command->add_option("--host", server.host, "address to listen on; 0.0.0.0: every network")
+      ->check([](const std::string& host) { return host.empty() ? "an empty address would be every network" : ""; })
+      ->capture_default_str();
   command->add_option("-p,--port", server.port, "port; 0: any free one")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();

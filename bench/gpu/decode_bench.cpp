@@ -11,6 +11,7 @@
 
 #include "benchmark.h"
 #include "ops/gpu/synthetic.h"
+#include "support/error.h"
 
 namespace lily {
 namespace {
@@ -117,6 +118,7 @@ struct Bench {
 
 int run_benchmark(int argc, char** argv) {
   const auto device = make_device(parse_device_kind(argc > 1 ? argv[1] : "auto"));
+  if (device == nullptr) throw Error("decode_bench: no GPU", "give cuda, metal or emulated");
   std::vector<std::int64_t> contexts;
   for (int i = 2; i < argc; ++i) contexts.push_back(std::atoll(argv[i]));
   if (contexts.empty()) contexts = {4096};

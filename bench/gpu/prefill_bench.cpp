@@ -9,6 +9,7 @@
 
 #include "benchmark.h"
 #include "ops/gpu/synthetic.h"
+#include "support/error.h"
 
 namespace lily {
 namespace {
@@ -39,6 +40,7 @@ double run_prompt(Device& device, Ops& ops, const Model& model, SequenceState& s
 
 int run_benchmark(int argc, char** argv) {
   const auto device = make_device(parse_device_kind(argc > 1 ? argv[1] : "auto"));
+  if (device == nullptr) throw Error("prefill_bench: no GPU", "give cuda, metal or emulated");
   const std::int64_t chunk = argc > 2 ? std::atoll(argv[2]) : 4096;
   std::vector<std::int64_t> lengths;
   for (int i = 3; i < argc; ++i) lengths.push_back(std::atoll(argv[i]));

@@ -1,13 +1,14 @@
 // Every op of the CPU backend at the sizes of Qwen3.6-35B-A3B, one layer each, weights larger than the caches.
 //
-//     cpu_ops_bench [--benchmark_filter=decode]
+//     cpu_ops_bench [--benchmark_filter=mixture]
 //
 // GB/s counts what the op must read and write in memory (weights, state, KV cache), Gop/s the multiplications and
 // additions of its matrix products. "% read" is GB/s against what the same threads read from plain memory here and now,
 // "% dot" the dot products of bytes (int16 activations take two of them for one) against a loop of nothing else; absent
 // where an op is mostly float32 arithmetic.
-// Columns: activations, threads. With one thread, times are the thread's CPU time, also those of the limits, so that a
-// busy machine does not disturb them much; with several threads they are the wall's.
+// activations: 0 is float32, 1 int16, 2 int8; threads: 0 is all usable cores. With one thread, times are the thread's
+// CPU time, also those of the limits, so that a busy machine does not disturb them much; with several threads they are
+// the wall's.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -171,19 +171,34 @@ TEST(CpuBatch, ProjectAddOfManyRows) {
   });
 }
 
+void expect_same_moe(const ModelConfig& config, const std::string& what, std::int64_t rows,
+                     const op_cases::MoeCase& weights) {
+  Random random(8);
+  const std::int64_t in = config.hidden_size;
+  const auto values = op_cases::normal_values(random, rows * in);
+  expect_same_bits(config, what, rows, [&](Ops& ops) -> OnRows {
+    return [&, loaded = weights.load(ops)](std::int64_t begin, std::int64_t end) {
+      Tensor x = upload(ops, rows_of(values, in, begin, end), in);
+      ops.mixture_of_experts(loaded, x);
+      return op_cases::read(ops, x);
+    };
+  });
+}
+
 TEST(CpuBatch, MixtureOfExpertsOfARow) {
   for (const ModelConfig& config : shapes()) {
     Random random(3);
-    const op_cases::MoeCase weights(random, config);
-    const std::int64_t in = config.hidden_size, rows = row_count(config);
-    const auto values = op_cases::normal_values(random, rows * in);
-    expect_same_bits(config, "mixture_of_experts", rows, [&](Ops& ops) -> OnRows {
-      return [&, loaded = weights.load(ops)](std::int64_t begin, std::int64_t end) {
-        Tensor x = upload(ops, rows_of(values, in, begin, end), in);
-        ops.mixture_of_experts(loaded, x);
-        return op_cases::read(ops, x);
-      };
-    });
+    expect_same_moe(config, "mixture_of_experts", row_count(config), op_cases::MoeCase(random, config));
+  }
+}
+
+// Only one of an expert's first two matrices takes records.
+TEST(CpuBatch, MixtureOfExpertsWithCodesOfTwoWidths) {
+  const ModelConfig config = op_cases::demo_shape();
+  for (const auto& [gate, up] : {std::pair(4, 8), std::pair(8, 4)}) {
+    Random random(9);
+    expect_same_moe(config, "gate " + std::to_string(gate) + " bits, up " + std::to_string(up), row_count(config),
+                    op_cases::MoeCase(random, config, gate, up));
   }
 }
 
@@ -194,16 +209,7 @@ TEST(CpuBatch, MixtureOfExpertsOfManyRows) {
 #endif
   const ModelConfig config = op_cases::demo_shape();
   Random random(6);
-  const op_cases::MoeCase weights(random, config);
-  const std::int64_t in = config.hidden_size, rows = 300;
-  const auto values = op_cases::normal_values(random, rows * in);
-  expect_same_bits(config, "mixture_of_experts", rows, [&](Ops& ops) -> OnRows {
-    return [&, loaded = weights.load(ops)](std::int64_t begin, std::int64_t end) {
-      Tensor x = upload(ops, rows_of(values, in, begin, end), in);
-      ops.mixture_of_experts(loaded, x);
-      return op_cases::read(ops, x);
-    };
-  });
+  expect_same_moe(config, "mixture_of_experts", 300, op_cases::MoeCase(random, config));
 }
 
 TEST(CpuBatch, GatedDeltaOfARow) {

@@ -151,15 +151,15 @@ struct GatedDeltaCase {
 };
 
 struct MoeCase {
-  MoeCase(Random& random, const ModelConfig& c)
+  MoeCase(Random& random, const ModelConfig& c, int gate_bits = 4, int up_bits = 4)
       : norm(normal_values(random, c.hidden_size)),
         router(random, 1, c.num_experts, c.hidden_size, 8, c.group_size),
         shared_router(random, 1, 1, c.hidden_size, 8, c.group_size),
-        gate(random, c.num_experts, c.moe_intermediate_size, c.hidden_size, 4, c.group_size),
-        up(random, c.num_experts, c.moe_intermediate_size, c.hidden_size, 4, c.group_size),
+        gate(random, c.num_experts, c.moe_intermediate_size, c.hidden_size, gate_bits, c.group_size),
+        up(random, c.num_experts, c.moe_intermediate_size, c.hidden_size, up_bits, c.group_size),
         down(random, c.num_experts, c.hidden_size, c.moe_intermediate_size, 4, c.group_size),
-        shared_gate(random, 1, c.shared_expert_intermediate_size, c.hidden_size, 4, c.group_size),
-        shared_up(random, 1, c.shared_expert_intermediate_size, c.hidden_size, 4, c.group_size),
+        shared_gate(random, 1, c.shared_expert_intermediate_size, c.hidden_size, gate_bits, c.group_size),
+        shared_up(random, 1, c.shared_expert_intermediate_size, c.hidden_size, up_bits, c.group_size),
         shared_down(random, 1, c.hidden_size, c.shared_expert_intermediate_size, 4, c.group_size) {}
   MoeWeights load(Ops& ops) const {
     const QuantizedMatrix parts[] = {router.view(), shared_router.view()};

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import pathlib
+import resource
 
 import pytest
 
@@ -53,6 +54,21 @@ def test_states_of_another_arithmetic_are_not_taken(lily, tmp_path):
             assert cached(server.chat(QUESTION)) == 0, others
     with Server(lily, "--cache-dir", tmp_path) as server:
         assert cached(server.chat(QUESTION)) > 0
+
+
+def test_a_limit_of_file_sizes_costs_states_and_no_reply(lily, tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))  # bytes; a state has more
+    try:
+        server = Server(lily, "--cache-dir", tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with server:
+        replies = [server.chat(QUESTION)["choices"] for _ in range(3)]
+        assert replies[0] == replies[1] == replies[2]
+        assert all(file.stat().st_size <= 100_000 for file in tmp_path.rglob("*") if file.is_file())
+    with Server(lily, "--cache-dir", tmp_path) as server:
+        assert server.chat(QUESTION)["choices"] == replies[0]
 
 
 def test_the_first_difference_to_what_is_only_on_disk_is_told(lily, tmp_path):

@@ -184,7 +184,7 @@ std::string cpu_arithmetic(const CpuOptions& options) {
 }
 
 std::int64_t cpu_prefill_chunk(const CpuOptions& options) {
-  return cpu::prefill_chunk_of(kernels_of(options));
+  return cpu::prefill_chunk_of(kernels_of(options), options.activations);
 }
 
 std::unique_ptr<Ops> make_cpu_ops(const ModelConfig& config, const CpuOptions& options) {

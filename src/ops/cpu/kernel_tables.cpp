@@ -81,7 +81,8 @@ Kernels make_kernels(const Target& target) {
 }
 
 bool supported(const Target& target) {
-  const bool by_highway = target.bit == HWY_STATIC_TARGET || (hwy::SupportedTargets() & target.bit) != 0;
+  const std::int64_t compiled = HWY_TARGETS;  // a portable build has one
+  const bool by_highway = target.bit == HWY_STATIC_TARGET || (hwy::SupportedTargets() & compiled & target.bit) != 0;
   return by_highway && (!target.found || target.found());
 }
 

@@ -69,7 +69,8 @@ void quantize_group(const float* x, std::int64_t group, const RecordLayout& layo
   const float inverse = most > 0 ? limit / most : 0.0F;
   std::int32_t sum = 0;
   for (int i = 0; i < kRecordGroup; ++i) {
-    const auto q = static_cast<std::int32_t>(std::nearbyint(std::clamp(x[i] * inverse, -limit, limit)));
+    const float value = x[i] * inverse;  // not a number after an infinity: the group's scale is one too
+    const auto q = static_cast<std::int32_t>(std::nearbyint(value == value ? std::clamp(value, -limit, limit) : 0.0F));
     const std::int32_t upper = kPlanes == 2 ? (q + 128) >> 8 : q;
     std::uint8_t* to = record + even_offset(group) + (i % 2) * kOddOffset + i / 2;
     *to = static_cast<std::uint8_t>(upper);

@@ -106,7 +106,7 @@ void CpuOps::expert_hidden(const HiddenItem& item, const HiddenItem* next, const
   const ExpertGroup& group = *group_of_item;
   const Mlp& mlp = *group.mlp;
   const auto m = static_cast<std::int64_t>(group.rows.size());
-  auto* gate_values = reinterpret_cast<float*>(scratch + product_scratch(mlp.gate));
+  auto* gate_values = reinterpret_cast<float*>(scratch + hidden_scratch(mlp));
   float* up_values = gate_values + m * rows;
   Product product{.weight = &mlp.gate,
                   .begin = begin,
@@ -120,7 +120,7 @@ void CpuOps::expert_hidden(const HiddenItem& item, const HiddenItem* next, const
   multiply(input, product, scratch);
   product.weight = &mlp.up;
   product.out = up_values;
-  product.same_input = true;
+  product.same_input = takes_records(mlp.gate);
   product.next = next != nullptr ? &next->group->mlp->gate : nullptr;
   product.next_begin = next != nullptr ? next->begin : 0;
   multiply(input, product, scratch);
@@ -201,7 +201,7 @@ void CpuOps::mixture_of_experts(const MoeWeights& weights, Tensor& x) {
     hidden_bytes += m * hidden_row_bytes(mlp.down);
     down_bytes += stored_bytes(mlp.down);
     down_operations += operations(m, mlp.down.out, mlp.down.in);
-    scratch_bytes = std::max({scratch_bytes, product_scratch(mlp.gate) + 4 * m * 2 * block,
+    scratch_bytes = std::max({scratch_bytes, hidden_scratch(mlp) + 4 * m * 2 * block,
                               product_scratch(mlp.down) + 4 * x.rows * 2 * output_block});
   }
   auto* hidden = hidden_.get<std::byte>(hidden_bytes);

@@ -19,8 +19,8 @@ namespace lily::cpu {
 
 /// A matrix unit multiplies an expert's rows faster than its codes come from memory, so more rows should share them. In
 /// longer chunks a cancelled prompt would go on for many seconds.
-inline std::int64_t prefill_chunk_of(const Kernels& kernels) {
-  return kernels.matrix_unit != nullptr ? 1024 : 512;
+inline std::int64_t prefill_chunk_of(const Kernels& kernels, Activations activations) {
+  return kernels.matrix_unit != nullptr && activations == Activations::kInt8 ? 1024 : 512;
 }
 
 class CpuOps final : public Ops {
@@ -32,7 +32,7 @@ class CpuOps final : public Ops {
   std::shared_ptr<const Storage> load_experts(const MlpMatrices& routed, const MlpMatrices& shared) override;
   Vector load_vector(std::span<const float> values) override;
   std::unique_ptr<SequenceState> new_state(std::int64_t capacity) override;
-  std::int64_t prefill_chunk() const override { return prefill_chunk_of(kernels_); }
+  std::int64_t prefill_chunk() const override { return prefill_chunk_of(kernels_, activations_); }
   Tensor tensor(std::int64_t rows, std::int64_t cols) override;
   void read(const Tensor& tensor, std::span<float> out) override;
 
@@ -101,6 +101,10 @@ class CpuOps final : public Ops {
       bytes = std::max(bytes, kernels_.matrix_unit_scratch(weight.in));
     }
     return (bytes + 63) / 64 * 64;
+  }
+  /// For gate and up, which may have codes of different widths.
+  std::int64_t hidden_scratch(const Mlp& mlp) const {
+    return std::max(product_scratch(mlp.gate), product_scratch(mlp.up));
   }
   static double stored_bytes(const QuantRows& weight) {
     return static_cast<double>(weight.out * weight.stored_row_bytes());
