@@ -12,8 +12,7 @@
 namespace lily {
 
 int run_benchmark(int argc, char** argv) {
-  const auto device = make_device(parse_device_kind(argc > 1 ? argv[1] : "auto"));
-  if (device == nullptr) throw Error("ablation_bench: no GPU", "give cuda, metal or emulated");
+  const auto device = require_gpu("ablation_bench", argc > 1 ? argv[1] : "auto");
   AblationPlan plan;
   if (argc > 2) plan.rounds = std::atoi(argv[2]);
   const ModelConfig config = full_shape();

@@ -172,8 +172,7 @@ int run_benchmark(int argc, char** argv) {
     for (const std::int64_t length : lengths) write_reference(file, length, run(*ops, model, length, 512));
     return 0;
   }
-  const auto device = make_device(parse_device_kind(kind));
-  if (device == nullptr) throw Error("compare_logits: no GPU", "give cuda, metal or emulated");
+  const auto device = require_gpu("compare_logits", kind);
   const References references = reference.empty() ? References{} : read_references(reference);
   std::vector<Logits> on_gpu, by_token(lengths.size());
   {

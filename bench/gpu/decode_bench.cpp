@@ -11,7 +11,6 @@
 
 #include "benchmark.h"
 #include "ops/gpu/synthetic.h"
-#include "support/error.h"
 
 namespace lily {
 namespace {
@@ -117,8 +116,7 @@ struct Bench {
 }  // namespace
 
 int run_benchmark(int argc, char** argv) {
-  const auto device = make_device(parse_device_kind(argc > 1 ? argv[1] : "auto"));
-  if (device == nullptr) throw Error("decode_bench: no GPU", "give cuda, metal or emulated");
+  const auto device = require_gpu("decode_bench", argc > 1 ? argv[1] : "auto");
   std::vector<std::int64_t> contexts;
   for (int i = 2; i < argc; ++i) contexts.push_back(std::atoll(argv[i]));
   if (contexts.empty()) contexts = {4096};

@@ -9,7 +9,6 @@
 
 #include "benchmark.h"
 #include "ops/gpu/synthetic.h"
-#include "support/error.h"
 
 namespace lily {
 namespace {
@@ -39,8 +38,7 @@ double run_prompt(Device& device, Ops& ops, const Model& model, SequenceState& s
 }  // namespace
 
 int run_benchmark(int argc, char** argv) {
-  const auto device = make_device(parse_device_kind(argc > 1 ? argv[1] : "auto"));
-  if (device == nullptr) throw Error("prefill_bench: no GPU", "give cuda, metal or emulated");
+  const auto device = require_gpu("prefill_bench", argc > 1 ? argv[1] : "auto");
   const std::int64_t chunk = argc > 2 ? std::atoll(argv[2]) : 4096;
   std::vector<std::int64_t> lengths;
   for (int i = 3; i < argc; ++i) lengths.push_back(std::atoll(argv[i]));

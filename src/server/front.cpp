@@ -1,6 +1,5 @@
 #include "server/front.h"
 
-#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -76,7 +75,7 @@ std::string take_fields(httplib::Request& request, const HeaderFields& fields) {
   for (const auto& [name, value] : fields) request.headers.emplace(name, value);
   if (const auto expect = request.headers.find("Expect"); expect != request.headers.end()) {
     constexpr const char* kContinue = "100-continue";
-    if (::strcasecmp(expect->second.c_str(), kContinue) == 0) expect->second = kContinue;
+    if (ascii_lower(expect->second) == kContinue) expect->second = kContinue;
     if (request.version == "HTTP/1.0") request.headers.erase(expect);
   }
   std::string accepted;

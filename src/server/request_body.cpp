@@ -2,12 +2,12 @@
 
 #include <fmt/ranges.h>
 #include <httplib.h>
-#include <strings.h>
 
 #include <charconv>
 #include <memory>
 
 #include "server/api_error.h"
+#include "server/ascii_text.h"
 #include "server/body_decoder.h"
 
 namespace lily {
@@ -28,7 +28,7 @@ void check_framing(const httplib::Request& request, std::size_t most_bytes) {
   const bool chunked = encodings > 0;
   const std::size_t lengths = request.get_header_value_count("Content-Length");
   if (encodings > 1) throw ApiError({}, "the Transfer-Encoding is given twice");
-  if (chunked && ::strcasecmp(request.get_header_value("Transfer-Encoding").c_str(), "chunked") != 0)
+  if (chunked && ascii_lower(request.get_header_value("Transfer-Encoding")) != "chunked")
     throw ApiError({.status = 501}, "the Transfer-Encoding is not supported, only chunked is");
   if (!chunked && lengths == 0) throw ApiError({.status = 411}, "the request has no Content-Length, and so no body");
   if (lengths > 1 || (chunked && lengths > 0)) throw ApiError({}, "the length of the request body is given twice");

@@ -197,6 +197,11 @@ HWY_INLINE void transpose(const std::uint8_t* from, std::int64_t bytes, std::uin
   }
 }
 
+// Scales or biases of kTileRows rows to pairs of groups, as group_value() takes them.
+HWY_INLINE void transpose_values(const BFloat16* from, std::int64_t groups, std::uint32_t* to) {
+  transpose<0>(reinterpret_cast<const std::uint8_t*>(from), 2 * groups, to);
+}
+
 // The even or odd bfloat16 of a pair of groups as float32.
 HWY_INLINE FloatVector group_value(const std::uint32_t* pairs, std::int64_t group) {
   const WordTag d;

@@ -209,10 +209,8 @@ void amx_products(const IntegerCall& call) {
       Upcoming upcoming = inside ? upcoming_rows(&weight, begin + kTileRows, kTileRows, count * groups)
                                  : upcoming_rows(last ? call.next : &weight, last ? call.next_begin : call.begin,
                                                  kTileRows, count * groups);
-      transpose<0>(reinterpret_cast<const std::uint8_t*>(weight.scales + begin * groups), 2 * groups,
-                   memory.row_scales);
-      transpose<0>(reinterpret_cast<const std::uint8_t*>(weight.biases + begin * groups), 2 * groups,
-                   memory.row_biases);
+      transpose_values(weight.scales + begin * groups, groups, memory.row_scales);
+      transpose_values(weight.biases + begin * groups, groups, memory.row_biases);
       for (Span span{0, 0, groups}; span.first < groups; span.first += kSpanGroups) {
         span.groups = HWY_MIN(kSpanGroups, groups - span.first);
         const std::uint8_t* codes = weight.codes + begin * weight.row_bytes() + span.first * kRecordGroup / 2;

@@ -57,8 +57,8 @@ Tile make_tile(const QuantRows& weight, std::int64_t row, std::uint8_t* scratch)
   tile.scales = tile.codes + weight.in / 8 * kTileRows;
   tile.biases = tile.scales + (groups + 7) / 8 * 4 * kTileRows;
   transpose_codes(weight.codes + row * weight.row_bytes(), weight.row_bytes(), tile.codes);
-  transpose<0>(reinterpret_cast<const std::uint8_t*>(weight.scales + row * groups), 2 * groups, tile.scales);
-  transpose<0>(reinterpret_cast<const std::uint8_t*>(weight.biases + row * groups), 2 * groups, tile.biases);
+  transpose_values(weight.scales + row * groups, groups, tile.scales);
+  transpose_values(weight.biases + row * groups, groups, tile.biases);
   return tile;
 }
 

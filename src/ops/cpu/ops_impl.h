@@ -17,10 +17,15 @@
 
 namespace lily::cpu {
 
+/// Whether many rows go to the CPU's unit for products of matrices.
+inline bool uses_matrix_unit(const Kernels& kernels, Activations activations) {
+  return kernels.matrix_unit != nullptr && activations == Activations::kInt8;
+}
+
 /// A matrix unit multiplies an expert's rows faster than its codes come from memory, so more rows should share them. In
 /// longer chunks a cancelled prompt would go on for many seconds.
 inline std::int64_t prefill_chunk_of(const Kernels& kernels, Activations activations) {
-  return kernels.matrix_unit != nullptr && activations == Activations::kInt8 ? 1024 : 512;
+  return uses_matrix_unit(kernels, activations) ? 1024 : 512;
 }
 
 class CpuOps final : public Ops {
@@ -90,14 +95,14 @@ class CpuOps final : public Ops {
     return activations_ != Activations::kFloat32 && fits_records(weight);
   }
   RecordLayout layout_of(std::int64_t in) const { return {in, activations_ == Activations::kInt8 ? 1 : 2}; }
-  /// Whether the CPU's unit for products of matrices takes them, for rows of activations from which that is worth it.
+  /// For rows of activations from which the matrix unit is worth it.
   bool by_matrix_unit(std::int64_t rows) const {
     constexpr std::int64_t kFrom = 10;
-    return kernels_.matrix_unit != nullptr && activations_ == Activations::kInt8 && rows >= kFrom;
+    return uses_matrix_unit(kernels_, activations_) && rows >= kFrom;
   }
   std::int64_t product_scratch(const QuantRows& weight) const {  // bytes, a multiple of 64
     auto bytes = takes_records(weight) ? kTilesAtOnce * integer_scratch(weight.in) : 4 * linear_scratch(weight);
-    if (takes_records(weight) && kernels_.matrix_unit != nullptr) {
+    if (takes_records(weight) && uses_matrix_unit(kernels_, activations_)) {
       bytes = std::max(bytes, kernels_.matrix_unit_scratch(weight.in));
     }
     return (bytes + 63) / 64 * 64;
